@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from routebook.model.identity import Credentials, Identity, Role
-from routebook.remoting.signatures import sign, signed_text
+from routebook.remoting.permissions import sign, signed_text
 from tests.conformance.conftest import Release
 from tests.conformance.frames import ask
 from tests.conformance.jars import UnavailableError, go_program

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from routebook.registry import dialling
-from routebook.registry.dialling import Dialler, DialResult, are_near, parse_address
+from routebook.registry import removals
+from routebook.registry.removals import Dialler, DialResult, are_near, parse_address
 from routebook.store.sessions import LostConnection
 from tests.support.broker_hosts import BrokerHosts
 
@@ -121,10 +121,10 @@ async def test_a_new_instance_is_dialled_only_where_its_connection_came_from() -
 
 async def test_dials_are_limited_in_number_and_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten brokers that accept, two at a time, and at most twenty in a second."""
-    monkeypatch.setattr(dialling, "MAX_DIALS", 2)
-    monkeypatch.setattr(dialling, "DIALS_PER_S", 20)
+    monkeypatch.setattr(removals, "MAX_DIALS", 2)
+    monkeypatch.setattr(removals, "DIALS_PER_S", 20)
     running = highest = 0
-    dial_one = dialling._dial_one
+    dial_one = removals._dial_one
 
     async def count(*arguments: Any) -> DialResult:
         nonlocal running, highest
@@ -136,7 +136,7 @@ async def test_dials_are_limited_in_number_and_rate(monkeypatch: pytest.MonkeyPa
         finally:
             running -= 1
 
-    monkeypatch.setattr(dialling, "_dial_one", count)
+    monkeypatch.setattr(removals, "_dial_one", count)
     with BrokerHosts() as hosts:
         dialler, began = Dialler([ip_network("127.0.0.0/8")]), time.monotonic()
         losses = [

@@ -10,8 +10,7 @@ from routebook.model.identity import Credentials, Identity, Role
 from routebook.model.names import Caller
 from routebook.protocol.frame import Request
 from routebook.protocol.lookup_template import LookupTemplate
-from routebook.remoting.permissions import MAX_VERDICTS
-from routebook.remoting.signatures import sign, signed_text
+from routebook.remoting.permissions import MAX_VERDICTS, sign, signed_text
 from tests.listeners.authorities import Authority, replace_file
 from tests.remoting.port import BROKER_A, PortUnderTest, registration_body, remoting_port
 from tests.support.peers import Answer, Peer

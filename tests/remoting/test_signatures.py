@@ -4,7 +4,7 @@ from collections.abc import Generator
 
 import pytest
 
-from routebook.remoting.signatures import STEP_BYTES, check_signature_in_steps, sign, signed_text
+from routebook.remoting.permissions import STEP_BYTES, check_signature_in_steps, sign, signed_text
 
 SECRET = "0123456789abcdef"
 

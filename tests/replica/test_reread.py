@@ -7,9 +7,8 @@ from itertools import count
 import pytest
 
 from routebook.model.broker import QueueData
-from routebook.replica.load import Position, References, load, reread
+from routebook.replica.load import Position, References, changed_topics, load, reread
 from routebook.replica.table import Table, finish
-from routebook.replica.table_difference import changed_topics
 from routebook.store.administration import (
     delete_kv,
     delete_topic,

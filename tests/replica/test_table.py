@@ -1,8 +1,8 @@
 """Applying what was read from the store: the table afterwards, and the topics whose routes change."""
 
 from routebook.model.broker import ORDER_TOPIC_NAMESPACE, PERM_READ, QueueData
+from routebook.replica.load import changed_topics
 from routebook.replica.table import Table
-from routebook.replica.table_difference import changed_topics
 from tests.replica.build import BROKER, A, B, group, image, instance, mapping, route_of, table_of
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from routebook.runtime.handover import Handover
 from routebook.runtime.ports import PublicPorts
 from routebook.settings import LiveSettings, load
-from routebook.settings.config_text import properties_text
+from routebook.settings.live import properties_text
 
 
 def test_settings_and_origins_arrive_unchanged() -> None:

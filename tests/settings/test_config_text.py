@@ -6,7 +6,7 @@ import pytest
 
 from routebook.errors import BrokenPropertiesError, ProtectedPropertyError
 from routebook.settings import LiveSettings, load
-from routebook.settings.config_text import plan_config_update, properties_text
+from routebook.settings.live import plan_config_update, properties_text
 
 APACHE_5_5_0 = """\
 bindAddress=0.0.0.0

@@ -3,7 +3,7 @@
 import re
 
 from routebook.settings.catalogue import names_of_properties, weaker_names_of_properties
-from routebook.settings.inert import inert_properties
+from routebook.settings.files import inert_properties
 from tests.architecture.sources import ROOT, python_files
 
 DOCUMENT = (ROOT / "docs" / "compatibility.md").read_text()

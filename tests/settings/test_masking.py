@@ -3,7 +3,7 @@
 import pytest
 
 from routebook.settings import LiveSettings, load
-from routebook.settings.masking import mask_unknown, mask_url
+from routebook.settings.kinds import mask_unknown, mask_url
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from routebook.errors import SettingsError
 from routebook.settings import LiveSettings, Origin, load
 from routebook.settings.catalogue import all_settings, names_of_properties, weaker_names_of_properties
-from routebook.settings.inert import inert_properties
+from routebook.settings.files import inert_properties
 
 # RocketMQ's key, a text, our setting, its value, and the default (Apache's unless a comment says why not).
 ROWS: list[tuple[str, str, str, Any, Any]] = [

@@ -10,9 +10,8 @@ import pytest
 
 from routebook.errors import StoreError
 from routebook.model.broker import QueueData
-from routebook.store.acl import acl_commands, acl_rules, commands_of_scripts, needed_commands
 from routebook.store.administration import import_kv
-from routebook.store.checks import diagnose, probes
+from routebook.store.checks import acl_commands, acl_rules, commands_of_scripts, diagnose, needed_commands, probes
 from routebook.store.connection.client import StoreClient
 from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
@@ -27,8 +26,7 @@ from routebook.store.history import (
 )
 from routebook.store.keys import Keys
 from routebook.store.namespace import Namespace, ScriptSet
-from routebook.store.presences import read_presences
-from routebook.store.reads import read_groups, read_service_state
+from routebook.store.reads import read_groups, read_presences, read_service_state
 from routebook.store.recovery import begin_history, mark_restored, restore_kv, restore_queues, restore_settings
 from routebook.store.registration import STAGE_FROM_TOPICS, heartbeat_broker
 from routebook.store.removal import Brake, scan_deadlines

@@ -18,9 +18,8 @@ from routebook.model.change_text import describe_change
 from routebook.model.names import Caller
 from routebook.observability.audit import Audit
 from routebook.replica.table import Table
-from routebook.store.history import BASELINE_KINDS, Change
+from routebook.store.history import BASELINE_KINDS, Change, append_refusals
 from routebook.store.namespace import Namespace
-from routebook.store.refusals import append_refusals
 
 _log = logging.getLogger("routebook.changes")
 

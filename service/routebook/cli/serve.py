@@ -13,7 +13,7 @@ from routebook.cli.output import print_table
 from routebook.cli.service_client import print_json
 from routebook.errors import StoreError
 from routebook.settings import LiveSettings, Loaded, Profile, catalogue, load
-from routebook.settings.inert import reason
+from routebook.settings.files import reason
 from routebook.settings.limits import LimitSettings
 from routebook.settings.loading import default_of
 

@@ -11,7 +11,7 @@ from routebook.registry.reading import BrokerView
 from routebook.registry.registry import Registry
 from routebook.store.change_search import ChangeFilter, ChangesPage, FoundEntry
 from routebook.store.history import SeatGaps
-from routebook.store.presences import Presence
+from routebook.store.reads import Presence
 
 # -- brokers
 

@@ -12,7 +12,7 @@ from routebook.model.broker import DataVersion, QueueData
 from routebook.registry.dry_runs import DryRun
 from routebook.registry.reading import BrokerView, ClusterView
 from routebook.registry.status import ExpiryState, ServiceStatus, StoreHealth
-from routebook.store.presences import Presence
+from routebook.store.reads import Presence
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1

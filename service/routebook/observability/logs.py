@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from routebook.errors import RoutebookError
 from routebook.settings import LiveSettings, Settings
-from routebook.settings.masking import MASK
+from routebook.settings.kinds import MASK
 
 LINES_PER_PERIOD: Final = 1_000
 """A fleet of a thousand brokers that registers again is still logged in full."""

@@ -23,36 +23,34 @@ from msgspec import UNSET, Struct, UnsetType
 
 from routebook.model.broker import DataVersion, QueueData, TopicMapping
 from routebook.protocol.body_json import (
+    DATA_VERSION,
     MAX_JSON_VALUES,
     Absent,
     BodyError,
     ChecksumError,
+    DataVersionBody,
+    FiltersBody,
     InflateError,
     InflateLimitError,
     JsonLimitError,
     JsonShapeError,
+    MappingBody,
     NullBodyError,
     RegistrationBodyError,
     Scalar,
     TopicLimitError,
     VersionError,
     check_values,
+    data_version_of,
     decode_json,
     decode_standard,
+    filters_of,
     int32,
+    mapping_of,
+    queue_data_of,
     read_json,
     text,
     well_formed,
-)
-from routebook.protocol.request_bodies import (
-    DATA_VERSION,
-    DataVersionBody,
-    FiltersBody,
-    MappingBody,
-    data_version_of,
-    filters_of,
-    mapping_of,
-    queue_data_of,
 )
 
 _T = TypeVar("_T")

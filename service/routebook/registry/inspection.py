@@ -38,8 +38,7 @@ from routebook.store.history import (
     request_baseline,
 )
 from routebook.store.namespace import Namespace
-from routebook.store.presences import Presence, read_presences
-from routebook.store.reads import read_service_state
+from routebook.store.reads import Presence, read_presences, read_service_state
 
 
 class Inspection(Reading):

@@ -25,8 +25,7 @@ from weakref import WeakSet
 from routebook.errors import ForbiddenError, InvalidInputError, LimitError, RefusedError, StoreError, StoreRefusalError
 from routebook.model.names import Caller, join_instance_name
 from routebook.observability.metrics import Metrics
-from routebook.registry.lost_connections import LostConnections, SessionShare
-from routebook.registry.removals import RemovalQueue, mark_retrieved
+from routebook.registry.removals import LostConnections, RemovalQueue, SessionShare, mark_retrieved
 from routebook.replica.replica import Replica
 from routebook.replica.table import Table
 from routebook.settings.live import LiveSettings

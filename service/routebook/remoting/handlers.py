@@ -22,10 +22,10 @@ from routebook.protocol.answer_bodies import (
     encode_member_group,
     encode_topic_list,
 )
+from routebook.protocol.body_json import read_data_version, read_queue_datas
 from routebook.protocol.frame import Request, RequestCode, ResponseCode
 from routebook.protocol.headers import read_boolean, read_int, read_long, write_fields
 from routebook.protocol.registration_body import read_registration_in_steps
-from routebook.protocol.request_bodies import read_data_version, read_queue_datas
 from routebook.registry.registry import Registry
 from routebook.registry.sessions import SessionConnection
 from routebook.remoting.permissions import Permissions
@@ -45,7 +45,7 @@ from routebook.replica.routes import (
 )
 from routebook.replica.table import Table
 from routebook.settings import LiveSettings
-from routebook.settings.config_text import plan_config_update, properties_text
+from routebook.settings.live import plan_config_update, properties_text
 
 NO_CODE_SET: Final = "not set any response code"
 """RocketMQ's remark in the successful answer to 901."""

@@ -8,8 +8,20 @@ from functools import lru_cache
 from typing import Final
 
 from routebook.model.broker import BrokerGroup, QueueData, TopicMapping, TopicRoute
-from routebook.protocol.body_json import ANY_JSON, JsonShapeError, convert, flag, int64, read_json, text
-from routebook.protocol.request_bodies import FiltersBody, MappingBody, filters_of, mapping_of, queue_data_of
+from routebook.protocol.body_json import (
+    ANY_JSON,
+    FiltersBody,
+    JsonShapeError,
+    MappingBody,
+    convert,
+    filters_of,
+    flag,
+    int64,
+    mapping_of,
+    queue_data_of,
+    read_json,
+    text,
+)
 
 _NO_QUEUES: Final = QueueData(0, 0, 0, 0)
 _FLAGS_BEFORE_4_9: Final = "topicSynFlag"

@@ -13,10 +13,18 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from routebook.errors import StoreError, StoreUnavailableError, StoreUnsuitableError
-from routebook.replica.load import CHANGES_PER_READ, GapError, Position, check_contiguous, in_steps, load, reread
+from routebook.replica.load import (
+    CHANGES_PER_READ,
+    GapError,
+    Position,
+    changed_topics,
+    check_contiguous,
+    in_steps,
+    load,
+    reread,
+)
 from routebook.replica.recovery import Recovery
 from routebook.replica.table import Table
-from routebook.replica.table_difference import changed_topics
 from routebook.settings import LiveSettings
 from routebook.store.history import Change, find_change, first_change, read_changes
 from routebook.store.namespace import Namespace

@@ -15,8 +15,7 @@ from routebook import __version__
 from routebook.errors import RoutebookError
 from routebook.registry.identities import OPEN_ACCESS
 from routebook.settings import Loaded, Settings, catalogue
-from routebook.store.acl import acl_commands
-from routebook.store.checks import Finding, Level, diagnose
+from routebook.store.checks import Finding, Level, acl_commands, diagnose
 from routebook.store.connection.client import StoreClient, StoreReplyError
 from routebook.store.connection.url import Layout, StoreUrl
 from routebook.store.embedded import find_server

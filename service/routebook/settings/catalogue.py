@@ -12,8 +12,7 @@ from pydantic.fields import FieldInfo
 
 from routebook.errors import InvalidInputError, SettingsError
 from routebook.settings.fields import Settings
-from routebook.settings.kinds import About, about_of
-from routebook.settings.masking import mask, mask_stray
+from routebook.settings.kinds import About, about_of, mask, mask_stray
 
 VARIABLE_PREFIX = "ROUTEBOOK_"
 _WHOLE = re.compile("[0-9]{1,12}")

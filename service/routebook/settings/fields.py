@@ -18,13 +18,13 @@ from routebook.settings.kinds import (
     NamespaceName,
     Network,
     Networks,
+    Secret,
     StoreUrl,
     Token,
     setting,
     split_list,
 )
 from routebook.settings.limits import LimitSettings
-from routebook.settings.masking import Secret
 
 _HOST = "an IP address or a host name of this machine"
 _ADDRESSES = "host:port;host:port, IPv6 in brackets"

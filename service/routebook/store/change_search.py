@@ -14,9 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from routebook.errors import InvalidInputError
 from routebook.observability.audit import address_of
-from routebook.store.history import find_id, first_change, parse_change, split_id
+from routebook.store.history import find_id, first_change, parse_change, parse_refusal, split_id
 from routebook.store.namespace import Namespace
-from routebook.store.refusals import parse_refusal
 
 REFUSAL_KINDS: Final = frozenset({"refused", "failed"})
 MAX_SCANNED: Final = 5_000

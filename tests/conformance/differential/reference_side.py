@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from routebook.model.broker import SYNC_MEMBER_TOPIC_PREFIX, QueueData, Registration
-from routebook.protocol.body_json import BodyError, ChecksumError
-from routebook.protocol.request_bodies import read_data_version, read_queue_datas
+from routebook.protocol.body_json import BodyError, ChecksumError, read_data_version, read_queue_datas
 from routebook.settings.files import parse_properties
 from tests.conformance.differential.frames import Answer, Request
 from tests.conformance.differential.profiles import AT_START, ORDER_NAMESPACE

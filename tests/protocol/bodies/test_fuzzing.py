@@ -5,8 +5,7 @@ import random
 import tracemalloc
 from contextlib import suppress
 
-from routebook.protocol.body_json import BodyError
-from routebook.protocol.request_bodies import read_data_version, read_queue_datas
+from routebook.protocol.body_json import BodyError, read_data_version, read_queue_datas
 from tests.protocol.bodies.reading import read_registration_body
 from tests.protocol.bodies.recorded import BROKER_5_5_0, NOW_MS
 from tests.protocol.fuzzing.bodies import TEXTS, body

@@ -3,8 +3,7 @@
 import pytest
 
 from routebook.model.broker import DataVersion, QueueData
-from routebook.protocol.body_json import BodyError
-from routebook.protocol.request_bodies import read_data_version, read_queue_datas
+from routebook.protocol.body_json import BodyError, read_data_version, read_queue_datas
 from tests.protocol.bodies.recorded import NOW_MS
 
 

@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 
 from routebook.model.broker import BrokerGroup, DataVersion, QueueData, TopicMapping, TopicRoute
 from routebook.protocol.answer_bodies import Dialect, encode_data_version, encode_route
-from routebook.protocol.body_json import ANY_JSON, BodyError, parse_leniently, read_json
-from routebook.protocol.request_bodies import read_data_version, read_queue_datas
+from routebook.protocol.body_json import (
+    ANY_JSON,
+    BodyError,
+    parse_leniently,
+    read_data_version,
+    read_json,
+    read_queue_datas,
+)
 from tests.protocol.bodies.compressed_bodies import compressed, content_of
 from tests.protocol.bodies.reading import read_registration_body
 from tests.protocol.bodies.recorded import (

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from routebook.model.broker import QueueData
-from routebook.protocol.body_json import BodyError
+from routebook.protocol.body_json import BodyError, read_data_version, read_queue_datas
 from routebook.protocol.connection import Connection, Event
 from routebook.protocol.frame import FrameLimits, HeaderEncoding, PeerProtocolError, Request
 from routebook.protocol.opening import Opening
-from routebook.protocol.request_bodies import read_data_version, read_queue_datas
 from tests.protocol.bodies.reading import read_registration_body
 from tests.protocol.bodies.recorded import NOW_MS
 from tests.protocol.fuzzing import bodies, frames
