@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from routebook.http_api.hosts import is_own_host, own_names
+from routebook.http_api.middleware import is_own_host, own_names
 from routebook.settings import catalogue, load
 from routebook.store.connection.url import StoreUrl
 from tests.chart.objects import (

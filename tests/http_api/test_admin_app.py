@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from routebook.http_api.admin_app import create_admin_app
+from routebook.http_api.app import create_admin_app
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
 from routebook.replica.replica import Replica

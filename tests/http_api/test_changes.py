@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from routebook.background.change_log import write_refusals
-from routebook.http_api.changes import parse_position
+from routebook.http_api.history import parse_position
 from routebook.observability.audit import LINES_PER_ADDRESS, MAX_WAITING
 from routebook.store import change_search
 from routebook.store.change_search import EntryId, Position

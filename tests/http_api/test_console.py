@@ -9,7 +9,7 @@ import pytest
 
 from routebook.console.live import WorkerRow, compare_digests
 from routebook.console.rendering import ASSETS, POLICY
-from routebook.console.search import search_names
+from routebook.console.views import search_names
 from routebook.http_api.callers import SIGN_IN_COOKIE
 from routebook.store.namespace import Namespace
 from tests.http_api.conftest import Worker, running

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from routebook.http_api.hosts import host_of, is_own_host
+from routebook.http_api.middleware import host_of, is_own_host
 from routebook.store.namespace import Namespace
 from tests.http_api.conftest import Worker, running, seat
 

@@ -1,7 +1,12 @@
-"""What the pages of the fleet show, as values: brokers, routes now and in the past, and why a topic has none."""
+"""What the pages of the fleet show, as values: brokers, routes now and in the past, why a topic has none, and names
+found by a search.
+"""
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import islice
 from typing import Any, Final
 
 from routebook.console.outages import Outage
@@ -292,3 +297,45 @@ def gap_chart(gaps: Sequence[SeatGaps], timeout_ms: int, now_ms: int) -> GapChar
         for gap in gaps
     ]
     return GapChart(bars, top_ms, timeout_ms)
+
+
+# -- the search for names
+
+
+STEP_NAMES: Final = 5_000
+MAX_OFFSET: Final = 10_000
+"""The last result to which a list can be paged. One more letter in the search finds the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    names: Sequence[str]
+    total: int
+    """Number of names that contain the text."""
+
+
+async def search_names(names: Collection[str], text: str, *, offset: int = 0, limit: int = 100) -> Found:
+    """Names that begin with the text come first, then those that contain it, both in alphabetical order. Capital
+    letters count only if the text has one.
+
+    There may be 100,000 topics and more. An index would have to follow every change of the table. The search instead
+    goes through all names in steps of about a millisecond, between which lookups are answered, and keeps only the best
+    ones.
+    """
+    offset = min(offset, MAX_OFFSET)
+    ignores_case = text == text.lower()
+    best: list[tuple[bool, str]] = []
+    total = 0
+    # A copy, since the table may change between two steps.
+    remaining = iter(tuple(names))
+    while step := list(islice(remaining, STEP_NAMES)):
+        found = [rank for name in step if (rank := _rank(name, text, ignores_case=ignores_case)) is not None]
+        total += len(found)
+        best = nsmallest(offset + limit, best + found)
+        await asyncio.sleep(0)
+    return Found([name for _, name in best[offset:]], total)
+
+
+def _rank(name: str, text: str, *, ignores_case: bool) -> tuple[bool, str] | None:
+    at = (name.lower() if ignores_case else name).find(text)
+    return None if at < 0 else (at > 0, name)

@@ -1,13 +1,18 @@
-"""Builds the HTTP application: FastAPI's path operations, the middleware around them, and the two endpoints in front of
-FastAPI (lookups and registrations).
+"""Builds the application of the HTTP port: FastAPI's path operations, the middleware around them, and the endpoints in
+front of FastAPI for lookups and registrations. Builds the application of the admin port, too.
 """
 
 import asyncio
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from routebook import __version__
@@ -19,7 +24,6 @@ from routebook.http_api import (
     console_operation,
     fleet,
     history,
-    identities,
     lookup,
     openapi,
     operation,
@@ -31,14 +35,19 @@ from routebook.http_api import (
 from routebook.http_api.audit import AuditMiddleware
 from routebook.http_api.callers import ReadGuard
 from routebook.http_api.dependencies import CHECK_QUERY_PARAMETERS, AppContext
-from routebook.http_api.hosts import HostMiddleware
-from routebook.http_api.json_bodies import JsonMiddleware
 from routebook.http_api.lookup import LookupEndpoint
-from routebook.http_api.middleware import BodyMiddleware, MetricsMiddleware, ReadMiddleware, RequestLimitMiddleware
+from routebook.http_api.middleware import (
+    BodyMiddleware,
+    HostMiddleware,
+    JsonMiddleware,
+    MetricsMiddleware,
+    ReadMiddleware,
+    RequestLimitMiddleware,
+)
 from routebook.http_api.registration import RegistrationEndpoint
 from routebook.http_api.watch_streams import Watchers
 from routebook.listeners.peers import Peers
-from routebook.observability.metrics import Metrics
+from routebook.observability.metrics import CONTENT_TYPE, Metrics
 from routebook.registry.registry import Registry
 from routebook.settings.live import LiveSettings
 
@@ -50,7 +59,6 @@ ALL_ROUTERS: Final[tuple[APIRouter, ...]] = (
     fleet.router,
     operation.router,
     snapshot.router,
-    identities.router,
     reports.router,
 )
 
@@ -144,3 +152,46 @@ def build_operations(context: AppContext | None) -> FastAPI:
     app.add_exception_handler(RequestValidationError, problems.handle_validation_error)
     app.add_exception_handler(Exception, problems.handle_unexpected_error)
     return app
+
+
+# -- the admin port of one worker: `/livez`, `/readyz` and `/metrics`
+
+
+def create_admin_app(registry: Registry, metrics: Metrics, *, draining: Callable[[], bool]) -> Starlette:
+    """`/livez` checks nothing: a worker without its store still answers lookups from memory, and a restart would lose
+    that memory. `/readyz` fails before the first complete load and while the worker drains. It reports the age of the
+    table, but no age makes it fail.
+    """
+
+    async def show_liveness(_: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def show_readiness(_: Request) -> Response:
+        missing = []
+        if not registry.replica.complete:
+            missing.append("the first complete load of the table from the store")
+        if draining():
+            missing.append("nothing: this worker is draining and accepts no new work")
+        body: dict[str, Any] = {
+            "status": "not ready" if missing else "ok",
+            "missing": missing,
+            "version": registry.replica.version,
+            "history": registry.replica.history,
+            "stale_seconds": registry.stale_seconds,
+        }
+        return JSONResponse(body, status_code=503 if missing else 200)
+
+    async def show_metrics(_: Request) -> Response:
+        return Response(metrics.exposition(), headers={"content-type": CONTENT_TYPE})
+
+    return Starlette(
+        routes=[
+            Route("/livez", show_liveness),
+            Route("/readyz", show_readiness),
+            Route("/metrics", show_metrics),
+        ],
+        exception_handlers={
+            HTTPException: problems.handle_http_exception,
+            Exception: problems.handle_unexpected_error,
+        },
+    )

@@ -17,13 +17,13 @@ from fastapi.routing import APIRoute
 from routebook.console import views
 from routebook.console.live import Snapshot
 from routebook.console.rendering import ASSET_TYPES, ASSETS, HEADERS, asset, render
-from routebook.console.search import MAX_OFFSET, search_names
+from routebook.console.views import MAX_OFFSET, search_names
 from routebook.errors import InvalidInputError, NotFoundError, RoutebookError
 from routebook.http_api import problems
 from routebook.http_api.audit import note_of
 from routebook.http_api.callers import LOCAL, SIGN_IN_COOKIE, forget_sign_in, identify
-from routebook.http_api.changes import parse_position
 from routebook.http_api.dependencies import AppContext, ContextDep, context_of
+from routebook.http_api.history import parse_position
 from routebook.http_api.problems import Problem, kind_of
 from routebook.model.identity import Identity, Role
 from routebook.store.change_search import ChangeFilter

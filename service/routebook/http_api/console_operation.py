@@ -11,9 +11,9 @@ from fastapi import APIRouter, Query, Request, Response
 
 from routebook.console.rendering import HEADERS, render
 from routebook.errors import InvalidInputError, NotFoundError, PastUnknownError, RoutebookError
-from routebook.http_api.changes import checked_kinds, parse_position
 from routebook.http_api.console import ConsoleRoute, PageNumber, Text, Visit, parse_moment
 from routebook.http_api.dependencies import AppContext, ContextDep
+from routebook.http_api.history import checked_kinds, parse_position
 from routebook.http_api.reports import ReportFile, ReportFolder
 from routebook.model.identity import Role
 from routebook.registry.past_tables import compare_tables

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import math
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,11 +14,11 @@ from fastapi.dependencies.models import Dependant
 
 from routebook.console.live import Console
 from routebook.errors import InvalidInputError
-from routebook.http_api.middleware import FRESHNESS, freshness_headers
 from routebook.http_api.watch_streams import Watchers
 from routebook.listeners.peers import UNKNOWN, Peer, Peers
 from routebook.observability.metrics import Metrics
 from routebook.registry.registry import Registry
+from routebook.registry.status import warnings_of
 from routebook.settings.live import LiveSettings
 
 # -- parts of the worker
@@ -56,7 +57,26 @@ LiveSettingsDep = Annotated[LiveSettings, Depends(_live_settings_of)]
 ContextDep = Annotated[AppContext, Depends(context_of)]
 
 
-# -- min_version
+# -- freshness and min_version
+
+FRESHNESS: Final = "routebook.freshness"
+"""Scope key: the freshness headers, set by a path operation before it reads the table."""
+
+
+def freshness_headers(registry: Registry) -> list[tuple[str, str]]:
+    """Version and history of this worker's table, its age while the store does not answer, and why the answer may be
+    wrong or old.
+    """
+    headers = [
+        ("x-routebook-version", str(registry.replica.version)),
+        ("x-routebook-history", registry.replica.history),
+    ]
+    stale_seconds = registry.stale_seconds
+    if stale_seconds:
+        headers.append(("x-routebook-stale-seconds", str(math.ceil(stale_seconds))))
+    if warnings := warnings_of(registry.replica, registry.store_health):
+        headers.append(("x-routebook-warnings", ", ".join(warnings)))
+    return headers
 
 
 async def wait_for_min_version(

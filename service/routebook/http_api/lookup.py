@@ -13,8 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from routebook.errors import NotFoundError, RoutebookError
 from routebook.http_api import problems
-from routebook.http_api.dependencies import WAIT_FOR_MIN_VERSION, ContextDep, TopicName
-from routebook.http_api.middleware import freshness_headers
+from routebook.http_api.dependencies import WAIT_FOR_MIN_VERSION, ContextDep, TopicName, freshness_headers
 from routebook.http_api.openapi import READ, not_found, problem_responses
 from routebook.http_api.problems import error_response
 from routebook.http_api.schemas import ROUTE_EXAMPLE

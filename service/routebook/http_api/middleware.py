@@ -1,22 +1,32 @@
-"""The ASGI middleware around the path operations: request bodies, metrics, and the headers of reads.
+"""The ASGI middleware around the path operations: names of the host, bodies and the cost of their JSON, requests per
+second, metrics, and the headers of reads.
 
 `app.create_app` shows their order.
 """
 
-import math
+import socket
 import time
+from collections.abc import Awaitable, Generator
+from ipaddress import ip_address
 from time import perf_counter
-from typing import Final
+from typing import Final, TypeVar
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from routebook.errors import BusyError, LimitError, RoutebookError
 from routebook.http_api import problems
+from routebook.http_api.audit import object_of, source_of
+from routebook.http_api.callers import authorize
+from routebook.http_api.dependencies import FRESHNESS, AppContext, freshness_headers
 from routebook.http_api.problems import REFUSAL_REASON, Problem, problem_response
 from routebook.listeners.peers import UNKNOWN, Peers
+from routebook.model.identity import Role
+from routebook.model.names import ANONYMOUS, Caller
 from routebook.observability.metrics import Metrics, Reason
 from routebook.registry.registry import Registry
-from routebook.registry.status import warnings_of
+from routebook.settings import Settings
 from routebook.settings.live import LiveSettings
 
 # -- request bodies
@@ -230,24 +240,6 @@ def _path_pattern(scope: Scope) -> str:
 
 _READ_PATHS: Final = ("/v1/", "/rocketmq/")
 _STREAM_PATHS: Final = ("/v1/watch", "/console/events")
-FRESHNESS: Final = "routebook.freshness"
-"""Scope key: the freshness headers, set by a path operation before it reads the table."""
-
-
-def freshness_headers(registry: Registry) -> list[tuple[str, str]]:
-    """Version and history of this worker's table, its age while the store does not answer, and why the answer may be
-    wrong or old.
-    """
-    headers = [
-        ("x-routebook-version", str(registry.replica.version)),
-        ("x-routebook-history", registry.replica.history),
-    ]
-    stale_seconds = registry.stale_seconds
-    if stale_seconds:
-        headers.append(("x-routebook-stale-seconds", str(math.ceil(stale_seconds))))
-    if warnings := warnings_of(registry.replica, registry.store_health):
-        headers.append(("x-routebook-warnings", ", ".join(warnings)))
-    return headers
 
 
 class ReadMiddleware:
@@ -279,3 +271,169 @@ class ReadMiddleware:
             await send(message)
 
         await self._app(inner, receive, send_with_headers)
+
+
+# -- the name of the host
+
+_LOCALHOST: Final = "localhost"
+ANY_NAME: Final = "*"
+_MAX_CACHED: Final = 1_000
+
+
+def host_of(header: str) -> str:
+    """The host in a `Host` header, in lower case, without port, brackets and the final dot."""
+    host, _, port = header.strip().lower().partition("]")
+    if host.startswith("[") and (not port or port.startswith(":")):
+        return host[1:]
+    return header.strip().lower().partition(":")[0].removesuffix(".")
+
+
+def own_names(settings: Settings) -> frozenset[str]:
+    advertised = (host_of(address) for address in settings.advertised)
+    return frozenset({_LOCALHOST, socket.gethostname().lower(), *advertised, *settings.host_names})
+
+
+def is_own_host(host: str, names: frozenset[str]) -> bool:
+    """`host` as `host_of` returns it. A name that begins with `*.` covers all names below it."""
+    if host in names or ANY_NAME in names or not host:
+        return True
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return any(name.startswith("*.") and host.endswith(name[1:]) for name in names)
+    return True
+
+
+class HostMiddleware:
+    """Refuses requests whose `Host` header is not an address or a name of this service.
+
+    A page of another site can make its own name resolve to this machine (DNS rebinding). The browser then takes this
+    service for that site, and the page may read the answers. The `Host` header still has the page's name, so a service
+    that answers only to its own names cannot be used in this way. A host name without a dot is no exception: resolvers
+    complete it with a search domain, and anyone may have registered a name in that domain.
+
+    In front of everything else of the port. Headers that were accepted are remembered, so that a lookup costs one
+    search in a dictionary.
+    """
+
+    def __init__(self, app: ASGIApp, registry: Registry, settings: Settings) -> None:
+        self._app = app
+        self._registry = registry
+        self._names = own_names(settings)
+        self._accepted: dict[bytes, bool] = {}
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Not a coroutine itself, which would cost each lookup as much as the check."""
+        for name, value in scope.get("headers", ()):
+            if name == b"host":
+                # Nothing reads a second `Host`.
+                if value in self._accepted or self._accepts(value):
+                    break
+                return self._refuse(value, scope, receive, send)
+        return self._app(scope, receive, send)
+
+    def _accepts(self, value: bytes) -> bool:
+        if not is_own_host(host_of(value.decode("latin-1")), self._names):
+            return False
+        if len(self._accepted) < _MAX_CACHED:
+            self._accepted[value] = True
+        return True
+
+    async def _refuse(self, value: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        detail = f"{value[:200].decode('ascii', 'backslashreplace')!r} is not a name of this service."
+        verb = f"{scope['method'].lower()[:10]} request"
+        caller = Caller(ANONYMOUS, source_of(scope), worker=self._registry.worker, port="http", verb=verb)
+        self._registry.audit.refused(caller, what=object_of(scope), reason=f"{problems.WRONG_HOST.type}: {detail}")
+        response = problem_response(
+            problems.WRONG_HOST,
+            detail,
+            advice="Use its address, or add the name to ROUTEBOOK_HTTP_HOST_NAMES (http_host_names).",
+        )
+        await response(scope, receive, send)
+
+
+# -- the cost of JSON
+
+MAX_OPERATION_BYTES: Final = 1024 * 1024
+MAX_OPERATION_VALUES: Final = 65_536
+"""For every operation but a registration and a snapshot. The largest honest body has a topic's queues on a thousand
+brokers, with 5,000 values.
+"""
+_STEP_BYTES: Final = 256 * 1024
+_SNAPSHOT_PATH: Final = "/v1/snapshot"
+
+_Result = TypeVar("_Result")
+
+
+def check_values_in_steps(body: bytes, max_values: int) -> Generator[None, None, None]:
+    """Yields about once a millisecond. It does not check anything else: what is no JSON may pass."""
+    values = 0
+    for at in range(0, len(body), _STEP_BYTES):
+        if at:
+            yield
+        values += _count_values(body[at : at + _STEP_BYTES])
+        if values > max_values:
+            raise LimitError(f"The body has more than {max_values} values", "max_json_values", max_values)
+
+
+def _count_values(part: bytes) -> int:
+    """At least the number of values: each but the last of an object or array ends with a comma."""
+    return part.count(b",") + part.count(b"{") + part.count(b"[")
+
+
+async def decode_in_steps(context: AppContext, request: Request, steps: Generator[None, None, _Result]) -> _Result:
+    """Runs the steps as part of what the sender's address may spend on decoding."""
+    budget = context.peer_of(request).decoding
+    if not budget.has_any(time.monotonic()):
+        percent = context.live_settings.current.max_decoding_percent_per_address
+        raise BusyError(
+            f"The bodies of this address took more time to decode than {percent} % of a processor "
+            "(max_decoding_percent_per_address).",
+            advice="Send it again later.",
+        )
+    return await context.registry.long_work.run(steps, charge=budget.charge)
+
+
+class JsonMiddleware:
+    """Bounds what the JSON of a request costs before any object is made of it.
+
+    The path operations of FastAPI decode a body as soon as it has arrived, before anything is known about its sender,
+    and in one go. So large bodies are only for the two operations that need them: a registration, which is decoded in
+    steps (`registration.py`), and the import of a snapshot, which is decoded only for an administrator.
+
+    Stands directly before FastAPI. `BodyMiddleware` before it delivers the body in one message."""
+
+    def __init__(self, app: ASGIApp, context: AppContext) -> None:
+        self._app = app
+        self._context = context
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
+            await self._app(scope, receive, send)
+            return
+        message = await receive()
+        request, body = Request(scope), message.get("body", b"")
+        try:
+            await self._check(request, body)
+        except RoutebookError as error:
+            response = await problems.handle_routebook_error(request, error)
+        except Problem as error:
+            response = await problems.handle_problem(request, error)
+        else:
+            await self._app(scope, receive_first(message, receive), send)
+            return
+        await response(scope, receive, send)
+
+    async def _check(self, request: Request, body: bytes) -> None:
+        if request.url.path != _SNAPSHOT_PATH:
+            if len(body) > MAX_OPERATION_BYTES or _count_values(body) > MAX_OPERATION_VALUES:
+                raise Problem(
+                    problems.LIMIT,
+                    f"The body may have {MAX_OPERATION_BYTES} bytes and {MAX_OPERATION_VALUES} values here.",
+                    advice="See docs/limits.md.",
+                )
+            return
+        if len(body) > MAX_OPERATION_BYTES:
+            authorize(request, self._context, Role.ADMIN, lambda _identity: False)
+        limit = self._context.live_settings.current.max_json_values
+        await decode_in_steps(self._context, request, check_values_in_steps(body, limit))

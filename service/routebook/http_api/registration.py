@@ -32,8 +32,7 @@ from routebook.http_api.dependencies import (
     RegistryDep,
     refuse_unknown_parameters,
 )
-from routebook.http_api.json_bodies import check_values_in_steps, decode_in_steps
-from routebook.http_api.middleware import PATH_PATTERN
+from routebook.http_api.middleware import PATH_PATTERN, check_values_in_steps, decode_in_steps
 from routebook.http_api.openapi import ADMIN, BODY, INPUT, STORE, WRITE, not_found, problem_responses
 from routebook.http_api.problems import Problem
 from routebook.http_api.schemas import (

@@ -26,8 +26,7 @@ from routebook.background.restoring import Restoring
 from routebook.background.self_check import SelfCheck
 from routebook.background.store_alarms import StoreAlarms
 from routebook.errors import RoutebookError, StoreUnavailableError
-from routebook.http_api.admin_app import create_admin_app
-from routebook.http_api.app import create_app
+from routebook.http_api.app import create_admin_app, create_app
 from routebook.http_api.serving import AcceptorOptions, HeaderLimits, http_server
 from routebook.listeners.peers import PeerLimits, Peers
 from routebook.listeners.tls import ServerTls, TlsOptions
