@@ -20,7 +20,7 @@ CHART := .venv/.chart-tools-fetched
 DOCS := .venv/.docs-tools-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo test test-all check format bench fuzz chaos soak vulnerabilities image chart chart-values cluster-test lock clean man simulate-faults
+.PHONY: help up demo test test-all check format bench fuzz chaos soak vulnerabilities image chart chart-values cluster-test lock clean docs reference simulate-faults
 
 help: ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,12 +81,11 @@ cluster-test: $(DEV) ## Test the chart on a Kubernetes cluster of three nodes on
 chart: $(CHART) ## Check the Helm chart on two releases of Helm and three of Kubernetes (ARGS= goes to pytest)
 	@$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist loadfile $(ARGS) tests/chart
 
-.PHONY: docs
 docs: $(DOCS) ## Build the documentation site into build/site; a broken link or anchor is an error (docs/decisions/0058)
 	@PYTHONPATH=.venv/docs-tools:. $(BIN)/python -m documentation.site
 
-man: .venv/.dev-installed ## Regenerate the manual pages of the commands (service/man), which the wheel contains
-	@rm -rf service/man && $(BIN)/routebook man-pages service/man
+reference: $(DEV) ## Regenerate what is made from the code: docs/reference and the manual pages of the wheel (service/man)
+	@$(BIN)/python -m documentation.reference
 
 chart-values: $(CHART) ## Regenerate the chart's schema, its table of values and the snapshot of its rendering
 	@$(BIN)/python -m tests.chart.generate

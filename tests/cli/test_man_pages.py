@@ -14,7 +14,7 @@ PAGES = dict(man_pages(commands))
 
 
 def test_the_wheel_has_a_page_for_each_command() -> None:
-    """`make man` writes them."""
+    """`make reference` writes them; tests/documents compares their text."""
     assert {file.stem for file in (ROOT / "service" / "man").iterdir()} == set(PAGES)
     assert {"routebook", "routebook-status", "routebook-settings", "routebook-serve"} <= set(PAGES)
 

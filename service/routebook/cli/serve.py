@@ -32,7 +32,7 @@ def with_settings(profile: Profile) -> Callable[[Callable[..., int]], Callable[.
             return command(loaded, **given)
 
         options: Callable[..., int] = with_loaded
-        sections = _sections()
+        sections = setting_sections()
         for one in reversed(catalogue.all_settings().values()):
             options = _flag(one, profile, sections[one.name])(options)
         for former in catalogue.former_names():
@@ -83,7 +83,7 @@ _OFTEN_SET: Final = frozenset(
 )
 
 
-def _sections() -> dict[str, str]:
+def setting_sections() -> dict[str, str]:
     """Name of a setting -> heading of its section in the help."""
     found, section = {}, ""
     for name in catalogue.all_settings():
