@@ -20,6 +20,7 @@ RUN --mount=type=secret,id=pip --mount=type=secret,id=ca \
 # Builds Routebook's wheel in a stage of its own, so that a changed source does not rebuild the packages below.
 FROM installer AS wheel
 COPY pyproject.toml README.md LICENSE CHANGELOG.md ./
+COPY deploy/build_metadata.py deploy/
 COPY lua lua
 COPY service service
 COPY pipeline pipeline

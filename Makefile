@@ -20,7 +20,7 @@ CHART := .venv/.chart-tools-fetched
 DOCS := .venv/.docs-tools-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo test test-all check format bench fuzz chaos soak vulnerabilities image chart chart-values cluster-test lock clean docs reference simulate-faults
+.PHONY: help up demo test test-all check format bench fuzz chaos soak vulnerabilities image release chart chart-values cluster-test lock clean docs reference simulate-faults
 
 help: ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ vulnerabilities: $(FUZZ) ## Look up known vulnerabilities of the locked requirem
 image: ## Build the images with the local container engine (ARGS=worker or ARGS=pipeline for one of them; docs/image.md)
 	@deploy/build_image.sh $(ARGS)
 
+release: $(RUNTIME) ## Build wheel, sdist, client wheel, images, chart, bills of materials and checksums of HEAD in dist/
+	@$(BIN)/python deploy/build_release.py $(ARGS)
+
 cluster-test: $(DEV) ## Test the chart on a Kubernetes cluster of three nodes on this machine (docs/kubernetes-proof.md)
 	@$(BIN)/python -m pytest -m cluster $(ARGS) tests/kubernetes
 
@@ -98,7 +101,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 lock: $(DEV) ## Upgrade all requirements and write the lock files
 	@$(COMPILE) --upgrade --extra embedded --extra tls --output-file requirements.lock pyproject.toml
 	@$(COMPILE) --constraint requirements.lock --extra tls --output-file requirements-image.lock pyproject.toml
-	@$(COMPILE) --upgrade --extra embedded --extra pipeline --extra dev --constraint requirements.lock \
+	@$(COMPILE) --upgrade --extra embedded --extra pipeline --group dev --constraint requirements.lock \
 		--output-file requirements-dev.lock pyproject.toml
 	@$(COMPILE) --constraint requirements-dev.lock --extra pipeline --extra tls \
 		--output-file requirements-pipeline.lock pyproject.toml

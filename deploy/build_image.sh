@@ -10,6 +10,8 @@
 #                as for pip; passed to the build as secrets, so no layer contains them
 # SBOM_DIR       folder for <target>.cdx.json, the bill of materials (CycloneDX); default: none is written
 # BUILD_NETWORK  network of the build steps, for instance `host`
+#
+# Exit code 75: no engine can build.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -70,7 +72,10 @@ write_sbom() {
 }
 
 ENGINE=${ENGINE:-$(find_engine)}
-[ -n "$ENGINE" ] || fail "no container engine that can build is available: needs docker with BuildKit (docker-buildx), or podman"
+if [ -z "$ENGINE" ]; then
+  printf 'build_image.sh: no container engine that can build is available: needs docker with BuildKit (docker-buildx), or podman\n' >&2
+  exit 75
+fi
 BASE=${BASE:-$(find_base)}
 
 version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' service/routebook/__init__.py)

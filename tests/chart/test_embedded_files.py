@@ -21,7 +21,7 @@ def test_the_rule_object_equals_the_rule_file(helm: Path) -> None:
 
 @pytest.mark.parametrize("helm", HELMS, ids=lambda helm: helm.name)
 def test_runbook_links_use_the_given_url(helm: Path) -> None:
-    page = "https://git.example/fleet/routebook/blob/main/docs/runbook.md"
+    page = "https://git.example/fleet/$1/blob/main/docs/runbook.md"
     values = merged(VALUES, {"metrics": {"prometheusRule": {"runbookUrl": page}}})
     groups = single(render(values, helm=helm), "PrometheusRule")["spec"]["groups"]
     alerts = [rule for group in groups for rule in group["rules"]]

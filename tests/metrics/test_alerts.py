@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from tests.metrics.rules_file import ALERTS, Alert, read_alerts
 ALL = read_alerts()
 BY_NAME = {alert.name: alert for alert in ALL}
 RUNBOOK = ROOT / "docs/runbook.md"
+RUNBOOK_URL = "/blob/main/docs/runbook.md"
+"""Behind the public address of the project, which is in pyproject.toml alone."""
 SCRAPES = "30s"
 LOG_TEXTS = (
     "restarting it in",
@@ -33,6 +36,11 @@ LOG_TEXTS = (
 """Parts of log lines that the runbook tells operators to look for."""
 
 
+def project_url() -> str:
+    document = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return str(document["tool"]["hatch"]["metadata"]["hooks"]["custom"]["project-url"])
+
+
 def each_alert(alert: Alert) -> str:
     return alert.name
 
@@ -44,7 +52,7 @@ def test_an_alert_has_severity_duration_and_annotations(alert: Alert) -> None:
     assert alert.annotations.keys() == {"summary", "description", "runbook_url"}
     assert all(alert.annotations.values())
     assert "{{ $labels.job }}" in alert.annotations["summary"], "the summary must name the service"
-    assert alert.annotations["runbook_url"] == f"docs/runbook.md#{alert.name.lower()}"
+    assert alert.annotations["runbook_url"] == f"{project_url()}{RUNBOOK_URL}#{alert.name.lower()}"
 
 
 @pytest.mark.parametrize("alert", ALL, ids=each_alert)

@@ -16,7 +16,6 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.architecture.sources import ROOT
 from tests.metrics.dashboard_file import choices, queries
 from tests.metrics.promtool import needs_prometheus, needs_promtool, promtool
 from tests.metrics.rules_file import ALERTS, read_alerts
@@ -202,4 +201,4 @@ def test_read_alerts_agrees_with_prometheus(prometheus: Prometheus) -> None:
         rule = loaded[alert.name]
         assert rule["annotations"] == alert.annotations
         assert rule["labels"] == alert.labels
-        assert (ROOT / rule["annotations"]["runbook_url"].partition("#")[0]).is_file()
+        assert rule["annotations"]["runbook_url"].startswith("https://")

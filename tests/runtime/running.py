@@ -25,7 +25,15 @@ _ADMIN = re.compile(r"(?:health +|health and metrics )(http://[^ ,/\n]+//[^ ,/\n
 class Running:
     """`with Running("up", ...) as service:` — the process is killed at the end in any case."""
 
-    def __init__(self, *arguments: str, folder: Path, env: dict[str, str] | None = None, ports: bool = True) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        folder: Path,
+        env: dict[str, str] | None = None,
+        ports: bool = True,
+        program: tuple[str, ...] = (sys.executable, "-m", "routebook"),
+    ) -> None:
+        self._program = program
         self._arguments = [
             *arguments,
             *(["--remoting-port", "0", "--http-port", "0", "--admin-port", "0"] if ports else []),
@@ -41,7 +49,7 @@ class Running:
     def __enter__(self) -> Self:
         with self._log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "routebook", *self._arguments],
+                [*self._program, *self._arguments],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env=self._env,
