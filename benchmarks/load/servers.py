@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,14 +77,19 @@ def apache(lib: Path) -> Iterator[Running]:
 
 
 @contextmanager
-def routebook(checkout: Path | None = None, *options: str, http_port: int = 0) -> Iterator[Running]:
-    """Runs one worker on its own store, from this checkout or another one with a .venv. Settings have their defaults
-    unless the options of `serve` say otherwise.
+def routebook(
+    checkout: Path | None = None, *options: str, http_port: int = 0, shared: EmbeddedStore | None = None
+) -> Iterator[Running]:
+    """Runs one worker, from this checkout or another one with a .venv, on its own store or on a shared one. Settings
+    have their defaults unless the options of `serve` say otherwise.
     """
     python = str(checkout / ".venv/bin/python") if checkout else sys.executable
     name = checkout.name if checkout else "Routebook"
     port = free_port()
-    with tempfile.TemporaryDirectory(prefix="routebook-") as folder, EmbeddedStore(None) as store:
+    with (
+        tempfile.TemporaryDirectory(prefix="routebook-") as folder,
+        nullcontext(shared) if shared else EmbeddedStore(None) as store,
+    ):
         command = [python, "-m", "routebook", "serve", "--redis-url", store.url, "--bind-address", "127.0.0.1"]
         command += ["--remoting-port", str(port), "--http-port", str(http_port), "--admin-port", "0"]
         command += ["--log-level", "warning", *options]

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from routebook import __version__
 from routebook.console.live import Console
+from routebook.console.rendering import compile_templates
 from routebook.errors import RoutebookError
 from routebook.http_api import (
     console,
@@ -70,9 +71,26 @@ CLOSED_TRANSPORT: Final = "the handler is closed"
 class HttpApp:
     """The ASGI application with its stop signal."""
 
-    def __init__(self, app: ASGIApp, watchers: Watchers) -> None:
+    def __init__(self, app: ASGIApp, operations: FastAPI, watchers: Watchers) -> None:
         self._app = app
+        self._operations = operations
         self._watchers = watchers
+
+    async def warm_up(self) -> None:
+        """FastAPI prepares its routes for the first request, and Jinja each template for its first page. Together they
+        take some 200 ms, for which lookups would wait in the event loop.
+        """
+
+        async def no_body() -> Message:
+            return {"type": "http.request"}
+
+        async def ignore(_: Message) -> None:
+            return
+
+        # No route has this path, so all of them are compared with it.
+        scope = {"type": "http", "method": "GET", "path": "/warm-up", "query_string": b"", "headers": []}
+        await self._operations(scope, no_body, ignore)
+        await asyncio.to_thread(compile_templates)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_started = False
@@ -110,8 +128,8 @@ def create_app(
     peers = Peers() if peers is None else peers
     console_state = Console(registry, metrics, watchers.stopping)
     context = AppContext(registry, live_settings, metrics, watchers, peers, console_state)
-    app: ASGIApp = build_operations(context)
-    app = JsonMiddleware(app, context)
+    operations = build_operations(context)
+    app: ASGIApp = JsonMiddleware(operations, context)
     app = RegistrationEndpoint(app, context)
     app = MetricsMiddleware(app, metrics)
     app = BodyMiddleware(app, live_settings)
@@ -122,7 +140,7 @@ def create_app(
     if live_settings.current.http_reads == "token":
         app = ReadGuard(app, context)
     app = HostMiddleware(app, registry, live_settings.current)
-    return HttpApp(app, watchers)
+    return HttpApp(app, operations, watchers)
 
 
 def build_operations(context: AppContext | None) -> FastAPI:

@@ -12,7 +12,7 @@ whose `Host` is not a name of this service (DNS rebinding).
 import hmac
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from ipaddress import IPv6Address, ip_address
 from typing import Annotated, Final
@@ -262,19 +262,21 @@ def check_groups(caller: Caller, registry: Registry, brokers: list[str]) -> None
 # -- dependencies of the path operations
 
 
-def administrator_with(role: Role, scope: Scope = whole_fleet) -> Callable[..., Caller]:
+def administrator_with(role: Role, scope: Scope = whole_fleet) -> Callable[..., Awaitable[Caller]]:
     """A dependency for administrative verbs."""
 
-    def administrator_of(request: Request, context: ContextDep, _token: Annotated[object, Security(_bearer)]) -> Caller:
+    async def administrator_of(
+        request: Request, context: ContextDep, _token: Annotated[object, Security(_bearer)]
+    ) -> Caller:
         return authorize(request, context, role, lambda identity: scope(request, context.registry, identity))
 
     return administrator_of
 
 
-def broker_with(scope: Scope) -> Callable[..., Caller]:
+def broker_with(scope: Scope) -> Callable[..., Awaitable[Caller]]:
     """A dependency for what brokers send. It needs no token until an identity with the role `broker` exists."""
 
-    def broker_of(request: Request, context: ContextDep, _token: Annotated[object, Security(_bearer)]) -> Caller:
+    async def broker_of(request: Request, context: ContextDep, _token: Annotated[object, Security(_bearer)]) -> Caller:
         is_open = not context.registry.identities.has_brokers
         return authorize(
             request, context, Role.BROKER, lambda identity: scope(request, context.registry, identity), is_open=is_open

@@ -44,17 +44,24 @@ def context_of(request: Request) -> AppContext:
     return cast("AppContext", request.app.state.context)
 
 
-def _registry_of(request: Request) -> Registry:
+# Dependencies are coroutines, since FastAPI would run a plain function in a thread: slower, and beside the event loop.
+
+
+async def _context_of(request: Request) -> AppContext:
+    return context_of(request)
+
+
+async def _registry_of(request: Request) -> Registry:
     return context_of(request).registry
 
 
-def _live_settings_of(request: Request) -> LiveSettings:
+async def _live_settings_of(request: Request) -> LiveSettings:
     return context_of(request).live_settings
 
 
 RegistryDep = Annotated[Registry, Depends(_registry_of)]
 LiveSettingsDep = Annotated[LiveSettings, Depends(_live_settings_of)]
-ContextDep = Annotated[AppContext, Depends(context_of)]
+ContextDep = Annotated[AppContext, Depends(_context_of)]
 
 
 # -- freshness and min_version
@@ -117,7 +124,7 @@ def refuse_unknown_parameters(request: Request, known: Collection[str]) -> None:
             raise InvalidInputError("query parameter", name, f"{', '.join(sorted(known)) or 'none here'}{hint}")
 
 
-def check_query_parameters(request: Request) -> None:
+async def check_query_parameters(request: Request) -> None:
     """Compares with the parameters that the path operation declares."""
     route = request.scope["route"]
     # RocketMQ's peers append parameters of their own, such as `?nofix=1`, when they poll their list of name servers.
@@ -159,14 +166,18 @@ class Page:
         return chosen, None if is_last else _encode_cursor(chosen[-1])
 
 
-def page_of(
-    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Maximum number of items.")] = DEFAULT_LIMIT,
-    cursor: Annotated[str | None, Query(max_length=2000, description="`next_cursor` of the previous page.")] = None,
-) -> Page:
+def page_of(limit: int, cursor: str | None = None) -> Page:
     return Page(limit, _decode_cursor(cursor) if cursor else None)
 
 
-PageDep = Annotated[Page, Depends(page_of)]
+async def _page_of(
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Maximum number of items.")] = DEFAULT_LIMIT,
+    cursor: Annotated[str | None, Query(max_length=2000, description="`next_cursor` of the previous page.")] = None,
+) -> Page:
+    return page_of(limit, cursor)
+
+
+PageDep = Annotated[Page, Depends(_page_of)]
 
 
 def _encode_cursor(name: str) -> str:

@@ -112,8 +112,8 @@ class Worker:
         acceptor_options = AcceptorOptions(
             self._tls, settings.proxy_networks, settings.max_connections, self._metrics, self._peers
         )
-        app = create_app(self.registry, live, self._metrics, self._peers)
-        self._http = self._serving(app, public.http, acceptor_options)
+        self._http_app = create_app(self.registry, live, self._metrics, self._peers)
+        self._http = self._serving(self._http_app, public.http, acceptor_options)
         admin_app = create_admin_app(self.registry, self._metrics, draining=stop.asked.is_set)
         self._admin = self._serving(admin_app, admin)
 
@@ -131,6 +131,7 @@ class Worker:
     async def _start(self) -> None:
         settings = self._live.current
         await self._admin.start()
+        await self._http_app.warm_up()
         await self._reach_store()
         await open_namespace(self._namespace)
         await import_kv_file(self._namespace, settings.kv_config_path, self.name)
