@@ -1,7 +1,7 @@
 """The errors of Routebook.
 
 Each message says what happened, with values, what is allowed, and what to do. The two ports translate errors into HTTP
-statuses (`http_api/problems.py`) and response codes (`remoting/reply.py`); no other code uses those.
+statuses (`http_api/problems.py`) and response codes (`remoting/requests.py`); no other code uses those.
 """
 
 

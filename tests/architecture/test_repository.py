@@ -9,6 +9,10 @@ import routebook
 from tests.architecture.sources import ROOT, python_files, tracked_files
 
 MAX_MODULE_LINES = 600
+MAX_MODULES = {"service": 190, "pipeline": 90}
+THIN_MODULE_LINES = 40
+MAX_THIN_MODULES = 20
+"""Of the service: nearly all of them are the `__init__` of a package."""
 DOCUMENTS = [path for path in tracked_files() if path.suffix == ".md"]
 DOCS = ROOT / "docs"
 DECISIONS = sorted(path for path in DOCUMENTS if path.match("docs/decisions/[0-9]*.md"))
@@ -35,6 +39,17 @@ def our_texts() -> list[Path]:
 @pytest.mark.parametrize("path", PYTHON, ids=name_of)
 def test_a_module_is_not_too_long(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= MAX_MODULE_LINES
+
+
+@pytest.mark.parametrize("folder", MAX_MODULES)
+def test_a_folder_has_few_modules(folder: str) -> None:
+    """Every module more is another file to open on the way through a flow: extend the module of the subject first."""
+    assert len(python_files(folder)) <= MAX_MODULES[folder]
+
+
+def test_few_modules_are_thin() -> None:
+    thin = [name_of(path) for path in python_files("service") if len(path.read_text().splitlines()) < THIN_MODULE_LINES]
+    assert len(thin) <= MAX_THIN_MODULES, thin
 
 
 def test_no_module_has_a_vague_name() -> None:

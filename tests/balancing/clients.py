@@ -14,7 +14,7 @@ from routebook.errors import PeerUnavailableError
 from routebook.model.broker import MASTER_ID
 from routebook.protocol.body_json import BodyError
 from routebook.protocol.frame import RequestCode, ResponseCode
-from routebook.remoting_client.answers import read_route
+from routebook.remoting_client import read_route
 from routebook.simulate.client import ServerConnection
 from tests.balancing.results import ClientResult, KindResult
 from tests.protocol.plain_frames import framed

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from routebook.compare.collecting import CollectOptions
-from routebook.compare.comparison import Comparison, compare_servers
+from routebook.compare.differences import Comparison, compare_servers
 from routebook.errors import PeerUnavailableError
-from routebook.remoting_client.name_server import NameServer
+from routebook.remoting_client import NameServer
 from tests.remoting_client.canned_server import CannedServer, broker_data, one_broker, queue_data, route
 
 TIMEOUT_MS = 30_000

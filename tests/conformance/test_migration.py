@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from routebook.remoting_client.connection import RemotingClient
-from routebook.remoting_client.name_server import NameServer
+from routebook.remoting_client import NameServer, RemotingClient
 from tests.conformance.conftest import Release
 from tests.conformance.java_processes import ApacheNameServer, Broker, mqadmin
 from tests.runtime.running import Running, run

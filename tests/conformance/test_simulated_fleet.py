@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from routebook.simulate.layout import Layout
-from routebook.simulate.plan import Churn
+from routebook.simulate.plan import Churn, Layout
 from routebook.simulate.records import Journal
 from routebook.simulate.simulation import Options, Simulation
 from tests.conformance.conftest import Release

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from routebook import __version__
-from routebook.remoting_client.name_server import NameServer
+from routebook.remoting_client import NameServer
 from tests.architecture.sources import ROOT
 from tests.image.conftest import STORE
 from tests.image.containers import RESTRICTED, Container, build_tools, setuid_programs

@@ -8,7 +8,7 @@ import httpx
 
 from routebook.model.broker import DataVersion, QueueData
 from routebook.protocol.frame import Ext, RequestCode, ResponseCode
-from routebook.remoting_client.connection import RemotingClient
+from routebook.remoting_client import RemotingClient
 from routebook.simulate.broker import registration_body, registration_ext
 from tests.runtime.running import Running
 

@@ -3,7 +3,8 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from routebook.store import packing, registration, staging
+from routebook.store import namespace as store_namespace
+from routebook.store import registration, staging
 from routebook.store.connection.client import StoreClient
 from routebook.store.namespace import Namespace
 from tests.properties import namespaces
@@ -59,7 +60,7 @@ def stage_in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stages all registrations and changes of permissions, however few topics they have, and one topic at a time."""
     monkeypatch.setattr(registration, "STAGE_FROM_TOPICS", 1)
     monkeypatch.setattr(staging, "TOPICS_PER_STAGE", 1)
-    monkeypatch.setattr(packing, "ITEMS_PER_CHUNK", 1)
+    monkeypatch.setattr(store_namespace, "ITEMS_PER_CHUNK", 1)
     monkeypatch.setattr(namespaces, "SCRIPTS", with_lua_limit(namespaces.SCRIPTS, "ENTRIES_AT_ONCE", 0))
 
 

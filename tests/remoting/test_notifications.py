@@ -11,7 +11,7 @@ import pytest
 from routebook.listeners.tls import ClientRule, make_test_pair, server_context
 from routebook.model.broker import MinBrokerChange
 from routebook.remoting.notifications import Notifications
-from routebook.remoting_client.connection import RemotingClient
+from routebook.remoting_client import RemotingClient
 from routebook.settings.live import LiveSettings
 from routebook.settings.loading import load
 from tests.remoting.port import BROKER_A, register, remoting_port

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from routebook.protocol.frame import Request, RequestCode
-from routebook.remoting.work_queue import ConnectionQueue, Lane, Turn, WorkQueue
+from routebook.remoting.requests import ConnectionQueue, Lane, Turn, WorkQueue
 from tests.support.waiting import until
 
 REGISTRATION, HEARTBEAT = RequestCode.REGISTER_BROKER, RequestCode.BROKER_HEARTBEAT

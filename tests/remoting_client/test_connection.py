@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from routebook.errors import InvalidInputError, PeerUnavailableError
-from routebook.remoting_client.connection import RemotingClient
+from routebook.remoting_client import RemotingClient
 from tests.protocol.golden_frames import golden_frames
 from tests.protocol.plain_frames import binary_header, framed
 from tests.support.peers import Peer, server_playing

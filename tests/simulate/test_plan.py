@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from routebook.errors import InvalidInputError
-from routebook.simulate.layout import Layout, groups_of, system_topics, topics_of
-from routebook.simulate.plan import PAUSE_S, Churn, Step, plan
+from routebook.simulate.plan import PAUSE_S, Churn, Layout, Step, groups_of, plan, system_topics, topics_of
 from routebook.simulate.simulation import Options
 
 LAYOUT = Layout(brokers=12, slaves=1, clusters=3, topics=30)

@@ -17,8 +17,7 @@ from redis.exceptions import ResponseError
 
 from routebook.errors import StoreError, StoreUnavailableError
 from routebook.store.connection.client import ATTEMPT_SECONDS, PAUSE_AFTER_FAILURE_SECONDS, StoreClient
-from routebook.store.connection.link import Word
-from routebook.store.connection.replies import StoreRefusedError, translate_reply
+from routebook.store.connection.link import StoreRefusedError, Word, translate_reply
 from routebook.store.connection.url import StoreUrl
 from tests.simulation.lua_store import MemoryStore
 from tests.simulation.memory_values import CommandError

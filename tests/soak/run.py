@@ -13,7 +13,7 @@ from typing import Any, Final
 import httpx
 import psutil  # type: ignore[import-untyped]
 
-from routebook.simulate.layout import Layout, groups_of, topics_of
+from routebook.simulate.plan import Layout, groups_of, topics_of
 from tests.soak.measuring import Lookups, Samples
 from tests.soak.plant import FAULTS, WORKERS, Fleet, Plant
 from tests.support.simulated import first_address

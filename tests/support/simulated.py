@@ -8,7 +8,7 @@ from typing import Any
 
 from routebook.compare.collecting import collect_routes
 from routebook.model.broker import DataVersion, QueueData, Registration
-from routebook.remoting_client.name_server import NameServer
+from routebook.remoting_client import NameServer
 from tests.reference.registry import ReferenceRegistry, Unregistration
 
 Line = dict[str, Any]

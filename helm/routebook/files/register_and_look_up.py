@@ -20,7 +20,7 @@ from typing import Any
 from routebook.errors import RoutebookError
 from routebook.protocol.frame import Ext, RequestCode, Response, ResponseCode
 from routebook.protocol.headers import write_fields
-from routebook.remoting_client.connection import RemotingClient
+from routebook.remoting_client import RemotingClient
 
 DEADLINE_S = 120
 PAUSE_S = 1.0

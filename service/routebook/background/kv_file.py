@@ -10,8 +10,7 @@ from typing import Final
 from routebook.errors import SettingsError
 from routebook.model.names import Caller
 from routebook.store.administration import import_kv
-from routebook.store.namespace import Namespace, Status
-from routebook.store.packing import compact_json, sha256_of
+from routebook.store.namespace import Namespace, Status, compact_json, sha256_of
 
 _log = logging.getLogger(__name__)
 

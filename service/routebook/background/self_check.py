@@ -11,6 +11,11 @@ reasons.
 
 A round first compares counts, which find a deleted key at once, and then each queue entry. It is done in steps of about
 a millisecond, with pauses in between that are ten times as long.
+
+`StoreAlarms` checks the store's eviction policy, memory, role and disk regularly; the start of a worker checks them
+only once. An operator may change the configuration of a running store, and a failover may lead to a server with another
+configuration. An alarm is logged when it begins and when it ends; status, metrics and `routebook doctor` show it
+meanwhile.
 """
 
 import asyncio
@@ -24,7 +29,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final, TypeVar
 
-from routebook.errors import NotReadyError, NotSeenYetError, StoreError
+from routebook.errors import NotPrimaryError, NotReadyError, NotSeenYetError, StoreError
 from routebook.model.broker import Instance, QueueData
 from routebook.model.names import Caller
 from routebook.observability.metrics import Metrics, SelfCheckPart
@@ -32,6 +37,8 @@ from routebook.registry.status import StoreHealth
 from routebook.replica.load import Position
 from routebook.replica.replica import Replica
 from routebook.settings.live import LiveSettings
+from routebook.store.checks import Finding, find_alarms, read_state
+from routebook.store.connection.client import StoreClient
 from routebook.store.identities import read_identities, restore_identities
 from routebook.store.namespace import CountedOutcome, Namespace, Status
 from routebook.store.reads import (
@@ -367,3 +374,32 @@ def _portions(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
 def _parts(queues: Mapping[str, QueueData]) -> Iterator[dict[str, QueueData]]:
     for portion in _portions(queues.items(), ENTRIES_PER_REPAIR):
         yield dict(portion)
+
+
+class StoreAlarms:
+    def __init__(self, client: StoreClient, live: LiveSettings, metrics: Metrics, health: StoreHealth) -> None:
+        self._client = client
+        self._live = live
+        self._metrics = metrics
+        self._health = health
+
+    async def run(self) -> None:
+        while True:
+            try:
+                self._update(find_alarms(await read_state(self._client)))
+            except NotPrimaryError as error:
+                self._update({"role": Finding("error", "role", error.message, error.advice)})
+            except StoreError as error:
+                # An alarm stays while the store is out of reach, which other parts of the worker report.
+                _log.debug("The store cannot be checked: %s", error)
+            await asyncio.sleep(self._live.current.store_check_interval_ms / 1000)
+
+    def _update(self, found: dict[str, Finding]) -> None:
+        for kind, finding in found.items():
+            if kind not in self._health.alarms:
+                _log.error("Store alarm (%s): %s %s", kind, finding.message, finding.advice)
+        for kind in self._health.alarms:
+            if kind not in found:
+                _log.warning("The store alarm (%s) has ended.", kind)
+        self._health.alarms = {kind: f"{finding.message} {finding.advice}" for kind, finding in found.items()}
+        self._metrics.store_alarms(found.keys())

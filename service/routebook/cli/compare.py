@@ -10,12 +10,11 @@ from routebook.cli.command import command
 from routebook.cli.output import ProgressLine, print_table
 from routebook.cli.service_client import Service, as_json, print_json, with_service
 from routebook.compare.collecting import CollectOptions, ServerState
-from routebook.compare.comparison import Comparison, compare_servers
-from routebook.compare.differences import Difference, text_of
+from routebook.compare.differences import Comparison, Difference, compare_servers, text_of
 from routebook.errors import PeerUnavailableError
 from routebook.model.broker import ORDER_TOPIC_NAMESPACE
 from routebook.model.names import check_address
-from routebook.remoting_client.name_server import NameServer
+from routebook.remoting_client import NameServer
 from routebook.runtime import exits
 
 

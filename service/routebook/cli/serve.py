@@ -194,6 +194,6 @@ def worker_process_command(parent: int) -> int:
     from routebook.runtime.handover import die_with_parent  # noqa: PLC0415 first of all, before the slow imports
 
     die_with_parent(parent)
-    from routebook.runtime.worker_process import run_worker_process  # noqa: PLC0415
+    from routebook.runtime.worker import run_worker_process  # noqa: PLC0415
 
     return run_worker_process(parent)

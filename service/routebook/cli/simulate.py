@@ -20,8 +20,7 @@ from routebook.model.names import check_address
 from routebook.runtime import exits
 from routebook.runtime.ports import allow_connections
 from routebook.runtime.stopping import Stop
-from routebook.simulate.layout import DEFAULT_FIRST_ADDRESS, Layout
-from routebook.simulate.plan import Churn
+from routebook.simulate.plan import DEFAULT_FIRST_ADDRESS, Churn, Layout
 from routebook.simulate.records import Counts, Journal, Recorder
 from routebook.simulate.simulation import Options, Simulation
 

@@ -25,7 +25,7 @@ from routebook.errors import InvalidInputError
 from routebook.model.broker import ORDER_TOPIC_NAMESPACE
 from routebook.model.names import check_address
 from routebook.model.snapshot import Snapshot
-from routebook.remoting_client.name_server import NameServer
+from routebook.remoting_client import NameServer
 from routebook.runtime import exits
 from routebook.snapshots.document import encode_document
 

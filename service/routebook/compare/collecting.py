@@ -13,7 +13,7 @@ from typing import Final, Self, TypeVar
 from routebook.model.broker import ORDER_TOPIC_NAMESPACE, BrokerGroup, QueueData, TopicMapping, TopicRoute
 from routebook.model.snapshot import GroupSnapshot, InstanceSnapshot, Snapshot, SnapshotOrigin
 from routebook.protocol.frame import RequestCode
-from routebook.remoting_client.name_server import Declined, NameServer
+from routebook.remoting_client import Declined, NameServer
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from routebook.errors import LimitError, NotFoundError
 from routebook.model.broker import QueueData
 from routebook.model.names import Caller, check_encodable, check_name
-from routebook.registry.inspection import Inspection
 from routebook.registry.registration import check_queue_numbers
+from routebook.registry.status import Inspection
 from routebook.replica.recovery import brokers_with_carried, is_key_carried
 from routebook.replica.replica import ReadYourWrites
 from routebook.settings import catalogue

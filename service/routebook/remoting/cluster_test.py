@@ -15,8 +15,8 @@ from routebook.protocol.headers import read_text
 from routebook.registry.reading import Reading
 from routebook.remoting.lookups import CachedRoute, Lookups, not_found
 from routebook.remoting.permissions import Permissions
-from routebook.remoting.reply import Reply, reply_to_error
-from routebook.remoting_client.connection import RemotingClient
+from routebook.remoting.requests import Reply, reply_to_error
+from routebook.remoting_client import RemotingClient
 from routebook.settings import LiveSettings
 from routebook.settings.kinds import split_list
 

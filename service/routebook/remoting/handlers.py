@@ -29,8 +29,7 @@ from routebook.protocol.registration_body import read_registration_in_steps
 from routebook.registry.registry import Registry
 from routebook.registry.sessions import SessionConnection
 from routebook.remoting.permissions import Permissions
-from routebook.remoting.reply import OVERLOADED, Handler, Reply, RequestContext, object_of
-from routebook.remoting.work_queue import Lane
+from routebook.remoting.requests import OVERLOADED, Handler, Lane, Reply, RequestContext, object_of
 from routebook.replica.routes import (
     ClusterInfo,
     TopicList,

@@ -24,7 +24,7 @@ from routebook.protocol.headers import read_boolean, read_text
 from routebook.protocol.lookup_template import Lookup, LookupTemplate
 from routebook.registry.reading import Reading
 from routebook.remoting.permissions import Permissions
-from routebook.remoting.reply import Reply, reply_to_error
+from routebook.remoting.requests import Reply, reply_to_error
 from routebook.settings import LiveSettings, Settings
 
 WARMING_UP: Final = "name server not ready"

@@ -15,7 +15,7 @@ from routebook.errors import InvalidInputError, PeerUnavailableError
 from routebook.protocol.frame import Ext, RequestCode
 from routebook.protocol.headers import write_fields
 from routebook.registry.registry import MinBrokerChange
-from routebook.remoting_client.connection import RemotingClient
+from routebook.remoting_client import RemotingClient
 from routebook.settings import LiveSettings
 
 _log = logging.getLogger(__name__)

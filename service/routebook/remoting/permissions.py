@@ -39,7 +39,7 @@ from routebook.protocol.frame import Request, RequestCode, request_name
 from routebook.protocol.headers import read_text
 from routebook.protocol.lookup_template import LookupTemplate
 from routebook.registry.registry import Registry
-from routebook.remoting.reply import Reply, RequestContext, object_of, reply_to_error
+from routebook.remoting.requests import Reply, RequestContext, object_of, reply_to_error
 from routebook.settings import LiveSettings, Settings
 
 ACCESS_KEY: Final = "AccessKey"

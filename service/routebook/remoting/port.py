@@ -49,12 +49,18 @@ from routebook.registry.registry import Registry
 from routebook.remoting.cluster_test import ClusterTestLookups
 from routebook.remoting.lookups import BATCH_BYTES, Lookups
 from routebook.remoting.permissions import Permissions
-from routebook.remoting.reply import (
+from routebook.remoting.requests import (
     CHANGING,
+    SIGNS_OF_LIFE,
+    ConnectionQueue,
     Handler,
     Reply,
     RequestContext,
+    RequestRates,
+    Turn,
+    WorkQueue,
     go_away,
+    lookup_rate,
     not_supported,
     object_of,
     overloaded,
@@ -62,7 +68,6 @@ from routebook.remoting.reply import (
     too_many_requests,
 )
 from routebook.remoting.room import Room
-from routebook.remoting.work_queue import SIGNS_OF_LIFE, ConnectionQueue, RequestRates, Turn, WorkQueue, lookup_rate
 from routebook.settings import LiveSettings
 
 _log = logging.getLogger(__name__)

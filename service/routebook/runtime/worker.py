@@ -4,18 +4,27 @@
 
 A stop closes the public ports first, so that no request meets a half-stopped worker; then gives up the leadership, so
 that the next leader need not wait for the lease to end; then closes the store.
+
+With `--workers N`, each worker has a process of its own (`run_worker_process`). Its supervisor sends commands over
+standard input (`handover`).
 """
 
 import asyncio
 import gc
+import io
 import logging
 import os
 import secrets
+import shutil
 import socket
+import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
+
+import uvloop
 
 from routebook import __version__
 from routebook.background.change_log import ChangeLog, write_refusals, write_refusals_forever
@@ -23,22 +32,24 @@ from routebook.background.kv_file import import_kv_file
 from routebook.background.leader import Leader
 from routebook.background.presence import Presence
 from routebook.background.restoring import Restoring
-from routebook.background.self_check import SelfCheck
-from routebook.background.store_alarms import StoreAlarms
+from routebook.background.self_check import SelfCheck, StoreAlarms
 from routebook.errors import RoutebookError, StoreUnavailableError
 from routebook.http_api.app import create_admin_app, create_app
 from routebook.http_api.serving import AcceptorOptions, HeaderLimits, http_server
 from routebook.listeners.peers import PeerLimits, Peers
 from routebook.listeners.tls import ServerTls, TlsOptions
-from routebook.observability.logs import suppressed_lines
+from routebook.observability.logs import start_logs, suppressed_lines
 from routebook.observability.metrics import Metrics, ReplicaFigures
 from routebook.observability.probes import Pace, memory_limit_bytes
 from routebook.registry.identities import OPEN_ACCESS, OPENNESSES, open_to_all
 from routebook.registry.registry import Registry
 from routebook.remoting.server import RemotingServer
 from routebook.replica.replica import Replica
-from routebook.runtime.ports import PublicPorts
+from routebook.runtime.exits import exit_code_of
+from routebook.runtime.handover import Handover, follow_parent
+from routebook.runtime.ports import PublicPorts, listen_privately
 from routebook.runtime.stopping import Serving, Stop
+from routebook.runtime.supervisor import READY
 from routebook.settings import LiveSettings, Origin, Settings
 from routebook.store.checks import check_store
 from routebook.store.connection.client import StoreClient
@@ -327,3 +338,44 @@ def _leave_out_of_collections() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def run_worker_process(parent: int) -> int:
+    # Unbuffered: a thread waits in this file when the interpreter ends, and must not hold a buffer's lock then.
+    standard_input = io.FileIO(0, closefd=False)
+    line = standard_input.readline()
+    if not line:
+        return 1  # The supervisor ended before it sent anything.
+    handover = Handover.from_line(line)
+    live = LiveSettings(handover.loaded())
+    start_logs(live, worker=handover.number)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_run(handover, live, standard_input))
+    except RoutebookError as error:
+        _log.error("%s", error)
+        return exit_code_of(error)
+    finally:
+        _remove_orphaned_folder(parent, Path(handover.admin_socket).parent)
+    return 0
+
+
+async def _run(handover: Handover, live: LiveSettings, standard_input: io.FileIO) -> None:
+    stop = Stop()
+    with stop.on_signals():
+        follow_parent(standard_input, stop, live.current.drain_ms)
+        admin = listen_privately(Path(handover.admin_socket))
+        await Worker(live, handover.ports(), admin, stop).run(_report_ready)
+
+
+def _remove_orphaned_folder(parent: int, folder: Path) -> None:
+    """A supervisor removes its folder itself, unless it was killed; then all workers end and any of them removes it."""
+    if os.getppid() != parent:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _report_ready() -> None:
+    try:
+        os.write(sys.stdout.fileno(), READY)
+    except BrokenPipeError:
+        return  # The supervisor has ended; `follow_parent` stops this process.

@@ -13,7 +13,7 @@ from typing import Final
 
 from routebook.errors import PeerUnavailableError
 from routebook.protocol.frame import Ext, RequestCode, Response, ResponseCode
-from routebook.remoting_client.connection import RemotingClient
+from routebook.remoting_client import RemotingClient
 from routebook.simulate.records import Counts, Journal
 
 CONNECT_MS: Final = 3000

@@ -11,8 +11,17 @@ from typing import Final
 from routebook.errors import LimitError
 from routebook.model.broker import QueueData
 from routebook.model.names import Caller
-from routebook.store.namespace import CountedOutcome, Namespace, Outcome, Status, status_of, text
-from routebook.store.packing import pack_caller, queue_item, sha256_of
+from routebook.store.namespace import (
+    CountedOutcome,
+    Namespace,
+    Outcome,
+    Status,
+    pack_caller,
+    queue_item,
+    sha256_of,
+    status_of,
+    text,
+)
 from routebook.store.staging import AT_ONCE, STAGING_ATTEMPTS, stage_permissions
 
 CARRIED_PER_RUN: Final = 250

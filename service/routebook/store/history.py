@@ -20,8 +20,7 @@ import msgspec
 from routebook.errors import StoreUnsuitableError
 from routebook.model.names import Caller, join_instance_name
 from routebook.observability.audit import Refusal
-from routebook.store.namespace import Namespace, Status, status_of, text
-from routebook.store.packing import compact_json, pack_caller, pairs
+from routebook.store.namespace import Namespace, Status, compact_json, pack_caller, pairs, status_of, text
 from routebook.store.reads import list_broker_names
 
 KINDS: Final = (

@@ -6,8 +6,16 @@ from typing import Any, Final, Literal
 
 from routebook.model.identity import MAX_IDENTITIES, Credentials, Identity, IdentityRecord, Role
 from routebook.model.names import Caller
-from routebook.store.namespace import CountedOutcome, Namespace, Outcome, Status, status_of
-from routebook.store.packing import compact_json, pack_caller, pairs
+from routebook.store.namespace import (
+    CountedOutcome,
+    Namespace,
+    Outcome,
+    Status,
+    compact_json,
+    pack_caller,
+    pairs,
+    status_of,
+)
 
 Conflict = Literal["", "name", "access-key", "certificate", "number"]
 """Why an identity was refused: a name or credential that another identity has, or too many identities."""

@@ -13,8 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from routebook.model.broker import BrokerGroup, DataVersion, Instance, QueueData, TopicMapping
 from routebook.model.names import split_instance_name
-from routebook.store.namespace import Namespace, text
-from routebook.store.packing import pairs, unpack_mapping
+from routebook.store.namespace import Namespace, pairs, text, unpack_mapping
 from routebook.store.workers import HistoryHead, Lease
 
 ENTRIES_PER_PAGE: Final = 5000

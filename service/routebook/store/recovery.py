@@ -9,8 +9,16 @@ from collections.abc import Mapping, Sequence
 
 from routebook.model.broker import BrokerGroup, Instance, QueueData
 from routebook.model.names import Caller
-from routebook.store.namespace import CountedOutcome, Namespace, text
-from routebook.store.packing import pack_caller, pack_filters, pack_mapping, queue_item, sha256_of
+from routebook.store.namespace import (
+    CountedOutcome,
+    Namespace,
+    pack_caller,
+    pack_filters,
+    pack_mapping,
+    queue_item,
+    sha256_of,
+    text,
+)
 from routebook.store.reads import GroupImage
 
 

@@ -7,14 +7,17 @@ from typing import Any, Final
 
 from routebook.model.broker import DataVersion, Instance, QueueData, Registration, TopicMapping
 from routebook.model.names import Caller
-from routebook.store.namespace import Namespace, Status, status_of, text
-from routebook.store.packing import (
+from routebook.store.namespace import (
+    Namespace,
     QueueChange,
+    Status,
     pack_caller,
     pack_filters,
     pack_mapping,
     pack_queues,
     queue_chunks,
+    status_of,
+    text,
     unpack_seats,
 )
 from routebook.store.sessions import NO_SESSION, SessionMark

@@ -8,8 +8,16 @@ from typing import Final, Literal
 from routebook.model.broker import MinBrokerChange, min_broker_left
 from routebook.model.names import Caller
 from routebook.settings.fields import Settings
-from routebook.store.namespace import Namespace, Outcome, Status, status_of, text
-from routebook.store.packing import compact_json, pack_caller, unpack_seats
+from routebook.store.namespace import (
+    Namespace,
+    Outcome,
+    Status,
+    compact_json,
+    pack_caller,
+    status_of,
+    text,
+    unpack_seats,
+)
 from routebook.store.staging import AT_ONCE, STAGING_ATTEMPTS, stage_permissions
 
 Cause = Literal["unregistered", "connection-lost", "operator"]

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from routebook.model.names import Caller, split_instance_name
-from routebook.store.namespace import CountedOutcome, Namespace, Status, status_of, text
-from routebook.store.packing import pack_caller
+from routebook.store.namespace import CountedOutcome, Namespace, Status, pack_caller, status_of, text
 from routebook.store.removal import Removal
 
 

@@ -11,8 +11,7 @@ from itertools import islice
 from typing import Final, Literal, NamedTuple
 
 from routebook.model.broker import QueueData
-from routebook.store.namespace import Namespace, Status, status_of, text
-from routebook.store.packing import QueueChange, pack_queues, queue_chunks
+from routebook.store.namespace import Namespace, QueueChange, Status, pack_queues, queue_chunks, status_of, text
 
 TOPICS_PER_STAGE: Final = 4000
 

@@ -9,8 +9,7 @@ from typing import Final
 
 from routebook.errors import StoreUnsuitableError
 from routebook.model.names import Caller
-from routebook.store.namespace import SCHEMA, Namespace, Outcome, Status, status_of, text
-from routebook.store.packing import pack_caller
+from routebook.store.namespace import SCHEMA, Namespace, Outcome, Status, pack_caller, status_of, text
 
 
 @dataclass(frozen=True, slots=True)

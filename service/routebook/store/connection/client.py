@@ -18,10 +18,8 @@ from contextlib import suppress
 from typing import Any
 
 from routebook.errors import NotPrimaryError, StoreError, StoreUnavailableError
-from routebook.store.connection.dialer import UNREACHABLE_ADVICE, Dialer
-from routebook.store.connection.link import Link, LinkSet, Word, pack
-from routebook.store.connection.replies import NoScriptError, StoreRefusedError, StoreReplyError
-from routebook.store.connection.resolver import Resolver
+from routebook.store.connection.dialer import UNREACHABLE_ADVICE, Dialer, Resolver
+from routebook.store.connection.link import Link, LinkSet, NoScriptError, StoreRefusedError, StoreReplyError, Word, pack
 from routebook.store.connection.url import Address, Layout, StoreUrl
 
 __all__ = ["NoScriptError", "StoreClient", "StoreRefusedError", "StoreReplyError", "Word"]

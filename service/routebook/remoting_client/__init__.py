@@ -1,1 +1,0 @@
-"""The remoting protocol from the client's side: requests to other name servers, and notifications to brokers."""
