@@ -449,7 +449,7 @@ class RemotingConnection(asyncio.Protocol):
                     try:
                         answers += self._wire.answer_in_parts(event, ResponseCode.SUCCESS, found)
                     except OwnProtocolError as error:
-                        answers.append(self._encode(event, _too_large(error)))
+                        answers.append(self._encode(event, reply_to_error(error)))
                     batch_bytes += len(found)
                 elif (reply := self._queue_for_upstream(event, cast("Reply | None", found))) is not None:
                     answers.append(self._encode(event, reply))
@@ -563,13 +563,9 @@ class RemotingConnection(asyncio.Protocol):
         """Requests that only read are recorded when a permission is missing."""
         audit, request = self._port.registry.audit, context.request
         reason = f"{type(error).__name__}: {error.message}"
-        if isinstance(error, ForbiddenError):
-            audit.refused(context.caller, what=object_of(request), reason=reason)
-        elif request.code not in CHANGING:
-            return
-        elif isinstance(error, StoreError | NotReadyError | NotSeenYetError):
+        if request.code in CHANGING and isinstance(error, StoreError | NotReadyError | NotSeenYetError):
             audit.failed(context.caller, what=object_of(request), reason=reason)
-        else:
+        elif request.code in CHANGING or isinstance(error, ForbiddenError):
             audit.refused(context.caller, what=object_of(request), reason=reason)
 
     def _answer(self, request: Request, reply: Reply) -> None:
@@ -580,8 +576,9 @@ class RemotingConnection(asyncio.Protocol):
         try:
             return self._wire.answer(request, reply.code, ext=reply.ext, remark=reply.remark, body=reply.body)
         except OwnProtocolError as error:
-            too_large = _too_large(error)
-            return self._wire.answer(request, too_large.code, remark=too_large.remark)
+            # Peers would not accept the answer, such as a list of a million topics.
+            reply = reply_to_error(error)
+            return self._wire.answer(request, reply.code, remark=reply.remark)
 
     def _write(self, answers: list[bytes]) -> None:
         self._is_active = True
@@ -596,8 +593,3 @@ class RemotingConnection(asyncio.Protocol):
         if self._reads_paused and not self._writes_paused and not self.is_closing:
             self._reads_paused = False
             self._transport.resume_reading()
-
-
-def _too_large(error: OwnProtocolError) -> Reply:
-    """For an answer that peers would not accept, such as a list of a million topics."""
-    return Reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
