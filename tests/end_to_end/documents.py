@@ -11,11 +11,39 @@ A block fenced as `sh terminal` keeps running. The next step begins when its exp
 
 import json
 import re
+import signal
+import stat
+import subprocess
+import sys
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+START_SECONDS = 60.0
+STOP_SECONDS = 20.0
+COMMAND_SECONDS = 60.0
 ANYTHING = "…"
+REDIS_CLI = '''#!{python}
+"""The part of redis-cli that the documents use, for machines without it."""
+import sys
+import redis
+
+option, value, *command = sys.argv[1:]
+url = value if option == "-u" else f"redis://127.0.0.1:{{value}}"
+client = redis.Redis.from_url(url, protocol=2, socket_timeout=10)
+try:
+    reply = client.execute_command(*command)
+except redis.ConnectionError:
+    if command[0] != "SHUTDOWN":
+        raise
+    reply = b""
+if isinstance(reply, dict):
+    reply = "\\n".join(f"{{name}}:{{value}}" for name, value in reply.items())
+print(reply.decode() if isinstance(reply, bytes) else reply)
+'''
 _FENCE = re.compile(r"^```(?P<language>\w*)(?P<rest>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -74,3 +102,41 @@ def value_matches(shown: Any, output: Any) -> bool:
     if isinstance(shown, list) and isinstance(output, list):
         return len(shown) == len(output) and all(map(value_matches, shown, output))
     return bool(shown == output)
+
+
+def run(step: Step, folder: Path, env: Mapping[str, str], seconds: float = COMMAND_SECONDS) -> None:
+    done = subprocess.run(
+        ["sh", "-c", step.command], cwd=folder, env=env, capture_output=True, text=True, timeout=seconds, check=False
+    )
+    assert done.returncode == 0, f"{step.command}exited with {done.returncode}:\n{done.stdout}{done.stderr}"
+    assert step.is_answered_by(done.stdout), f"{step.command}printed:\n{done.stdout}\ninstead of:\n{step.answer}"
+
+
+@contextmanager
+def terminal(step: Step, logs: Path, folder: Path, env: Mapping[str, str]) -> Iterator[None]:
+    """Keeps the command running. It begins when the expected output has appeared, and ends with Ctrl-C."""
+    logs.mkdir()
+    output, log = logs / "output", logs / "log"
+    with output.open("w") as out, log.open("w") as errors:
+        process = subprocess.Popen(["sh", "-c", step.command], cwd=folder, env=env, stdout=out, stderr=errors)
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while not step.is_answered_by(output.read_text()):
+            assert process.poll() is None, f"{step.command}exited:\n{output.read_text()}{log.read_text()}"
+            assert time.monotonic() < deadline, f"{step.command}printed:\n{output.read_text()}{log.read_text()}"
+            time.sleep(0.02)
+        yield
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            exit_code = process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    assert exit_code == 0, log.read_text()
+
+
+def write_redis_cli(folder: Path) -> None:
+    client = folder / "redis-cli"
+    client.write_text(REDIS_CLI.format(python=sys.executable))
+    client.chmod(client.stat().st_mode | stat.S_IXUSR)

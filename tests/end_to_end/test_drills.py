@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.documents import Step, read_steps
+from tests.end_to_end.documents import Step, read_steps, write_redis_cli
 from tests.support.ports import lasting_free_port
 from tests.support.servers import find_servers
 from tests.support.simulated import first_address
@@ -21,23 +20,6 @@ from tests.support.simulated import first_address
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND_SECONDS = 240.0
 PORTS = ("9876", "8080", "8081", "8082", "8091", "8092", "9871", "9872", "6379", "6380")
-REDIS_CLI = '''#!{python}
-"""The part of redis-cli that the drills use, for machines without it."""
-import sys
-import redis
-
-port, command = int(sys.argv[2]), sys.argv[3:]
-client = redis.Redis(port=port, protocol=2, socket_timeout=10)
-try:
-    reply = client.execute_command(*command)
-except redis.ConnectionError:
-    if command[0] != "SHUTDOWN":
-        raise
-    reply = b""
-if isinstance(reply, dict):
-    reply = "\\n".join(f"{{name}}:{{value}}" for name, value in reply.items())
-print(reply.decode() if isinstance(reply, bytes) else reply)
-'''
 
 pytestmark = [
     pytest.mark.slow,
@@ -70,9 +52,7 @@ def programs(folder: Path) -> Path:
     bin_folder.mkdir()
     (bin_folder / "redis-server").symlink_to(servers[-1].path)
     (bin_folder / "old-redis-server").symlink_to(servers[0].path)
-    client = bin_folder / "redis-cli"
-    client.write_text(REDIS_CLI.format(python=sys.executable))
-    client.chmod(client.stat().st_mode | stat.S_IXUSR)
+    write_redis_cli(bin_folder)
     return bin_folder
 
 

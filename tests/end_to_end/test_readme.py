@@ -4,36 +4,64 @@ Only the ports and the data folder are replaced, since the machine may have them
 the examples are marked.
 """
 
+import os
 import shutil
-import signal
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.documents import Step, read_steps, text_matches, value_matches
+from tests.end_to_end.documents import Step, read_steps, run, terminal, text_matches, value_matches
 from tests.support.ports import free_ports
+from tests.support.simulated import first_address
 
 ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS = 60.0
-STOP_SECONDS = 20.0
-COMMAND_SECONDS = 60.0
+PIPELINE = "**What did the fleet do?**"
+CLUSTER = "## On Kubernetes"
+"""tests/chart/test_document.py checks the commands after this heading; they need a cluster."""
+PIPELINE_SECONDS = 300.0
+
+needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="the README's examples need curl")
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="the README's examples need curl")
+def parts() -> tuple[str, str, str]:
+    """The first ten minutes, the pipeline, and the rest."""
+    first, found, rest = (ROOT / "README.md").read_text().partition(PIPELINE)
+    pipeline, heading, rest = rest.partition(CLUSTER)
+    assert found
+    assert heading
+    return first, pipeline, rest
+
+
+@needs_curl
 def test_the_examples_of_the_readme_answer_as_printed(tmp_path: Path) -> None:
-    steps = list(read_steps((ROOT / "README.md").read_text(), replacements(tmp_path)))
+    steps = list(read_steps(parts()[0], replacements(tmp_path)))
     assert sum(step.keeps_running for step in steps) == 2
+    run_all(steps, tmp_path)
+
+
+@pytest.mark.slow
+def test_the_pipeline_of_the_readme_answers_about_a_simulated_fleet(tmp_path: Path) -> None:
+    begin = next(read_steps(parts()[0], replaced := replacements(tmp_path)))
+    in_folder = {"--lake history": f"--lake {tmp_path / 'lake'}", "report.html": str(tmp_path / "report.html")}
+    # Spark is there already; what is checked is that this package has the extra.
+    name_server = f"127.0.0.1:{replaced['9876']}"
+    in_folder["--brokers 20"] = f"--brokers 20 --first-address {first_address()} --name-servers {name_server}"
+    in_folder[".venv/bin/pip install"] = f"{sys.executable} -m pip install --dry-run --no-deps --no-build-isolation"
+    steps = list(read_steps(parts()[1], {**replaced, **in_folder, "--duration 1m": "--duration 15s"}))
+    assert len(steps) == 2
+    run_all([begin, *steps], tmp_path)
+    assert "<html" in (tmp_path / "report.html").read_text()
+
+
+def run_all(steps: list[Step], folder: Path) -> None:
     with ExitStack() as terminals:
         for number, step in enumerate(steps):
             if step.keeps_running:
-                terminals.enter_context(terminal(step, tmp_path / f"terminal-{number}"))
+                terminals.enter_context(terminal(step, folder / f"terminal-{number}", ROOT, os.environ))
             else:
-                run(step)
+                run(step, ROOT, os.environ, PIPELINE_SECONDS)
 
 
 def replacements(folder: Path) -> dict[str, str]:
@@ -49,37 +77,6 @@ def replacements(folder: Path) -> dict[str, str]:
         "```sh terminal\n.venv/bin/routebook serve": f"```sh terminal\nexec {routebook} serve",
         ".venv/bin/routebook": f"ROUTEBOOK_URL={service} {routebook}",
     }
-
-
-@contextmanager
-def terminal(step: Step, folder: Path) -> Iterator[None]:
-    folder.mkdir()
-    output, log = folder / "output", folder / "log"
-    with output.open("w") as out, log.open("w") as errors:
-        process = subprocess.Popen(["sh", "-c", step.command], cwd=ROOT, stdout=out, stderr=errors)
-    try:
-        deadline = time.monotonic() + START_SECONDS
-        while not step.is_answered_by(output.read_text()):
-            assert process.poll() is None, f"{step.command}exited:\n{output.read_text()}{log.read_text()}"
-            assert time.monotonic() < deadline, f"{step.command}printed:\n{output.read_text()}{log.read_text()}"
-            time.sleep(0.02)
-        yield
-    finally:
-        process.send_signal(signal.SIGINT)
-        try:
-            exit_code = process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
-    assert exit_code == 0, log.read_text()
-
-
-def run(step: Step) -> None:
-    done = subprocess.run(
-        ["sh", "-c", step.command], cwd=ROOT, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False
-    )
-    assert done.returncode == 0, f"{step.command}exited with {done.returncode}:\n{done.stdout}{done.stderr}"
-    assert step.is_answered_by(done.stdout), f"{step.command}printed:\n{done.stdout}\ninstead of:\n{step.answer}"
 
 
 # A wrong example is found

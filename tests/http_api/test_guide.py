@@ -1,8 +1,10 @@
 """The examples in docs/http-api.md work."""
 
 import asyncio
+import os
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,12 @@ TIMED_OUT = 28
 async def test_every_example_of_the_page_succeeds(worker: Worker, tmp_path: Path) -> None:
     examples = re.findall(r"^```sh\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     assert examples
+    program = str(Path(sys.executable).parent)
+    env = {
+        **os.environ,
+        "PATH": f"{program}{os.pathsep}{os.environ['PATH']}",
+        "ROUTEBOOK_URL": f"http://127.0.0.1:{worker.port}",
+    }
     for example in examples:
         is_stream = "curl -N" in example
         script = example.replace("127.0.0.1:8080", f"127.0.0.1:{worker.port}")
@@ -24,7 +32,14 @@ async def test_every_example_of_the_page_succeeds(worker: Worker, tmp_path: Path
         limit_s = 2 if is_stream else 30
         script = script.replace("curl ", f"curl --silent --show-error --fail-with-body --max-time {limit_s} ")
         process = await asyncio.create_subprocess_exec(
-            "sh", "-e", "-c", script, cwd=tmp_path, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            "sh",
+            "-e",
+            "-c",
+            script,
+            cwd=tmp_path,
+            env=env,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
         )
         output, _ = await process.communicate()
         assert process.returncode == (TIMED_OUT if is_stream else 0), (example, output)

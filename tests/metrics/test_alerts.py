@@ -63,6 +63,26 @@ def test_the_runbook_section_has_its_three_parts(alert: Alert) -> None:
         assert part in section
 
 
+@pytest.mark.parametrize("alert", ALL, ids=each_alert)
+def test_the_runbook_section_has_commands_to_paste_and_none_of_the_stores_own(alert: Alert) -> None:
+    """tests/documents/test_pages_run.py runs them."""
+    section = re.split(rf"^### {alert.name}\n", RUNBOOK.read_text(), flags=re.MULTILINE)[1].partition("\n### ")[0]
+    assert re.search(r"^```sh\n(?:routebook|curl|openssl)", section, re.MULTILINE)
+    assert re.findall(r"redis-cli|valkey-cli|\bSLOWLOG\b|\bCONFIG SET\b|\bXINFO\b|`INFO`", section) == []
+
+
+def test_the_index_of_the_runbook_lists_every_alert_under_its_severity() -> None:
+    index = RUNBOOK.read_text().partition("## By severity\n")[2].partition("\n## ")[0]
+    listed = {
+        severity: re.findall(r"\[(\w+)\]\(#(\w+)\)", links)
+        for severity, links in re.findall(r"^\*\*(\w+)\*\*,(.*?)(?=\n\n)", index, re.MULTILINE | re.DOTALL)
+    }
+    expected: dict[str, list[tuple[str, str]]] = {}
+    for alert in ALL:
+        expected.setdefault(alert.labels["severity"], []).append((alert.name[9:], alert.name.lower()))
+    assert listed == expected
+
+
 def test_the_runbook_has_exactly_the_existing_alerts_in_their_order() -> None:
     assert re.findall(r"^### (\w+)$", RUNBOOK.read_text(), flags=re.MULTILINE) == [alert.name for alert in ALL]
 
