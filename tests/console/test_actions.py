@@ -39,7 +39,7 @@ def test_a_topic_is_deleted_only_with_its_name(visit: Visit, service: Running) -
     register(service, "delete-a", "delete-me", "delete-not")
     page = visit().open("/console/topic?name=delete-me")
     page.get_by_text("Delete…").click()
-    expect(page.locator("#changes li")).to_have_text(["delete-a: 8 read and 8 write queues are removed"])
+    expect(page.locator("#changes li")).to_have_text(["topic delete-me on delete-a: perm 6, 8 read, 8 write → none"])
     confirm(page, "delete-not")
     expect(page.locator(".alarm.bad")).to_contain_text("Nothing was changed")
     assert service.get("/v1/topics/delete-me").status_code == 200
@@ -56,7 +56,7 @@ def test_a_broker_is_removed_with_what_goes_with_it(visit: Visit, service: Runni
     register(service, "remove-a", "remove-topic")
     page = visit().open("/console/broker?name=remove-a")
     page.get_by_text("Remove…").click()
-    expect(page.locator("#changes")).to_contain_text("topic remove-topic loses this group")
+    expect(page.locator("#changes")).to_contain_text("topic remove-topic on remove-a: perm 6, 8 read, 8 write → none")
     confirm(page, "remove-a/0")
     assert kinds_of(page) == ["broker-removed"]
     assert service.get("/v1/brokers/remove-a").status_code == 404
@@ -66,12 +66,20 @@ def test_a_setting_is_changed_and_shows_its_origin(visit: Visit, service: Runnin
     page = visit().open("/console/actions/change-setting?key=broker_timeout_ms")
     page.get_by_label("New value of broker_timeout_ms").fill("90000")
     page.get_by_text("Show what would change").click()
-    expect(page.locator("#changes li")).to_have_text(["broker_timeout_ms: 120000 (default) → 90000 (run time)"])
+    expect(page.locator("#changes li")).to_have_text(["setting broker_timeout_ms: 120000 (default) → 90000"])
     confirm(page, "broker_timeout_ms")
     assert kinds_of(page) == ["settings-changed"]
     page.goto(f"{service.http}/console/settings?q=broker_timeout_ms")
     expect(page.locator("tbody tr").first).to_contain_text("run time")
     expect(page.locator("tbody tr").first).to_contain_text("by operator")
+    page.get_by_text("Reset…").click()
+    expect(page.locator("#changes li")).to_have_text(
+        ["setting broker_timeout_ms: 90000 (run time) → 120000 (file or default)"]
+    )
+    confirm(page, "broker_timeout_ms")
+    assert kinds_of(page) == ["settings-changed"]
+    found = {one["key"]: one["origin"] for one in service.get("/v1/settings").json()["settings"]}
+    assert found["broker_timeout_ms"] == "default"
 
 
 def test_an_impossible_value_of_a_setting_is_refused_before_anything_changes(visit: Visit) -> None:
@@ -85,7 +93,7 @@ def test_a_key_is_written_and_deleted(visit: Visit, service: Running) -> None:
     form.get_by_label("Key").fill("kv-topic")
     form.get_by_label("Value").fill("broker-a:8;<b>")
     form.get_by_role("button").click()
-    expect(page.locator("#changes li")).to_contain_text("ORDER_TOPIC_CONFIG/kv-topic: none")
+    expect(page.locator("#changes li")).to_contain_text("key ORDER_TOPIC_CONFIG/kv-topic: none → value of 14 bytes")
     confirm(page, "kv-topic")
     assert kinds_of(page) == ["kv-put"]
     assert service.get("/v1/kv/ORDER_TOPIC_CONFIG/kv-topic").json()["value"] == "broker-a:8;<b>"
@@ -97,6 +105,7 @@ def test_a_key_is_written_and_deleted(visit: Visit, service: Running) -> None:
 def test_releasing_nothing_changes_nothing(visit: Visit) -> None:
     page = visit().open("/console/actions/release-hold")
     expect(page.locator("main")).to_contain_text("Nothing is on hold")
+    assert page.locator("form.confirm").count() == 0
 
 
 def test_without_an_identity_the_console_only_reads(visit: Visit, service: Running) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator
+from html import unescape
 from urllib.parse import quote
 
 import httpx
@@ -12,7 +13,7 @@ from routebook.console.rendering import ASSETS, POLICY
 from routebook.console.views import search_names
 from routebook.http_api.callers import SIGN_IN_COOKIE
 from routebook.store.namespace import Namespace
-from tests.http_api.conftest import Worker, running
+from tests.http_api.conftest import Worker, running, seat
 
 TOKEN = "a-token-of-the-administrator"
 FOREIGN = {"X-Forwarded-For": "192.0.2.1"}
@@ -170,6 +171,58 @@ async def test_an_action_without_its_confirmation_changes_nothing(worker: Worker
         fields = {"topic": "TopicA", "confirm": confirmation}
         assert (await post(worker, "/console/actions/delete-topic", fields)).status_code == 422
     assert (await worker.http.get("/v1/topics/TopicA")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("page", "method", "path", "body"),
+    [
+        ("write-permission?name=broker-a&writable=false", "PUT", "/v1/brokers/broker-a/write-permission", False),
+        ("write-permission?name=broker-a&writable=true", "PUT", "/v1/brokers/broker-a/write-permission", True),
+        ("delete-topic?topic=TopicA", "DELETE", "/v1/topics/TopicA", None),
+        ("delete-topic?topic=TopicA&cluster=Other", "DELETE", "/v1/topics/TopicA?cluster=Other", None),
+        ("remove-broker?cluster=DefaultCluster&name=broker-a&id=0", "DELETE", seat(), None),
+        ("release-hold", "POST", "/v1/expiry/release", None),
+        ("change-setting?key=hold_percent&value=37", "PUT", "/v1/settings/hold_percent", "37"),
+        ("reset-setting?key=hold_minimum", "DELETE", "/v1/settings/hold_minimum", None),
+        ("write-key?namespace=space&key=one&value=other", "PUT", "/v1/kv/space/one", "other"),
+        ("write-key?namespace=space&key=one&value=present", "PUT", "/v1/kv/space/one", "present"),
+        ("delete-key?namespace=space&key=one", "DELETE", "/v1/kv/space/one", None),
+    ],
+)
+async def test_the_preview_of_an_action_is_the_dry_run_of_the_api(
+    worker: Worker, page: str, method: str, path: str, body: bool | str | None
+) -> None:
+    await worker.put_broker(topics={"TopicA": {}, "TopicB": {"perm": 4}})
+    await worker.http.put("/v1/kv/space/one", json={"value": "present"})
+    await worker.http.put("/v1/settings/hold_minimum", json={"value": "9"})
+    name = "writable" if isinstance(body, bool) else "value"
+    path += ("&" if "?" in path else "?") + "dry_run=true"
+    answer = await worker.http.request(method, path, json=None if body is None else {name: body})
+    plan = answer.raise_for_status().json()
+    text = (await worker.http.get(f"/console/actions/{page}")).raise_for_status().text
+    changes = re.search(r'<(ul|p) id="changes">(.*?)</\1>', text, re.DOTALL)
+    assert changes
+    lines = [unescape(line) for line in re.findall(r"<li>(.*?)</li>", changes[2])]
+    assert lines == [f"{one['what']}: {one['before']} → {one['after']}" for one in plan["changes"]]
+    assert ('<form class="confirm"' in text) == (plan["count"] > 0)
+
+
+@pytest.mark.parametrize("page", ["delete-key?namespace=space&key=one", "write-key?namespace=space&key=one"])
+async def test_a_preview_shows_no_value_without_the_role(worker: Worker, page: str) -> None:
+    await worker.http.put("/v1/kv/space/one", json={"value": "a-secret-value"})
+    assert "a-secret-value" not in (await worker.http.get(f"/console/actions/{page}", headers=FOREIGN)).text
+
+
+async def test_a_setting_is_not_shown_without_the_role(worker: Worker) -> None:
+    answer = await worker.http.get("/console/actions/change-setting?key=hold_percent", headers=FOREIGN)
+    assert "from default" not in answer.text
+    assert 'id="refusal"' in answer.text
+
+
+@pytest.mark.parametrize("path", ["change-setting", "write-key"])
+async def test_an_action_without_its_value_is_refused(worker: Worker, path: str) -> None:
+    fields = {"namespace": "space", "key": "hold_percent", "confirm": "hold_percent"}
+    assert (await post(worker, f"/console/actions/{path}", fields)).status_code == 422
 
 
 @pytest.mark.parametrize(

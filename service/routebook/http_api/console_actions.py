@@ -1,8 +1,9 @@
 """The console's sign-in and its guarded actions.
 
-An action has three pages. The first shows what would change and asks for the name of the object. The second request, a
-form, needs the same permission as the request of the API, through the same function, and comes from a page of this
-origin only. Its answer shows the entries that the history has afterwards.
+An action has three pages. The first shows what would change, which is the dry run of the API (`registry/dry_runs.py`),
+and asks for the name of the object. The second request, a form, needs the same permission as the request of the API,
+through the same function, and comes from a page of this origin only. Its answer shows the entries that the history has
+afterwards.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -33,6 +34,16 @@ from routebook.http_api.dependencies import AppContext, ContextDep
 from routebook.http_api.problems import Problem
 from routebook.model.identity import Identity, Role
 from routebook.model.names import Caller
+from routebook.registry.dry_runs import (
+    DryRun,
+    PlannedChange,
+    plan_broker_removal,
+    plan_expiry_release,
+    plan_key_value,
+    plan_setting,
+    plan_topic_deletion,
+    plan_write_permission,
+)
 from routebook.store.change_search import ChangeFilter, FoundEntry, Position
 
 SIGN_IN_SECONDS: Final = 12 * 3600
@@ -113,18 +124,23 @@ def _local(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What an action would do."""
+    """What an action would do: the dry run of the API, in the words of a page."""
 
     title: str
     object: str
     """The name that the operator types to confirm."""
     button: str
-    changes: list[str]
-    """One line for each thing that changes."""
-    notes: list[str]
+    plan: DryRun
+    notes: tuple[str, ...] = ()
     is_dangerous: bool = True
-    fields: tuple[tuple[str, str, str], ...] = ()
-    """Name, label and present value of what the form asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the operator is asked for before there can be a preview."""
+
+    label: str
+    present: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +149,7 @@ class Action:
 
     path: str
     verb: str
+    title: str
     role: Role
     names: tuple[str, ...]
     """Parameters that name the object."""
@@ -140,25 +157,19 @@ class Action:
     preview: Callable[[AppContext, Form], Awaitable[Preview]]
     perform: Callable[[AppContext, Form, Caller], Awaitable[int]]
     """Returns the version of the table afterwards."""
+    ask: Callable[[AppContext, Form], Question] | None = None
+    """Asks for the value of the form, if the action needs one."""
 
 
 async def _preview_permission(context: AppContext, form: Form) -> Preview:
-    registry, name, is_writable = context.registry, form["name"], form["writable"] == "true"
-    registry.broker(name)
-    queues = registry.replica.view.queues_of(name)
-    changed = [
-        topic for topic, queue in sorted(queues.items()) if (queue.perm != 6 if is_writable else queue.is_writable)
-    ]
-    target = "read + write (6)" if is_writable else "no write bit"
+    name, is_writable = form["name"], form["writable"] == "true"
+    verb = "Allow" if is_writable else "Forbid"
     return Preview(
-        f"{'Allow' if is_writable else 'Forbid'} writing to group {name}",
+        f"{verb} writing to group {name}",
         name,
-        f"{'Allow' if is_writable else 'Forbid'} writing to {name}",
-        [f"{topic}: permission {queues[topic].perm} → {target}" for topic in changed],
-        [
-            f"{len(changed)} of {len(queues)} topics of this group change.",
-            "The next registration of the broker with a new data version overwrites it.",
-        ],
+        f"{verb} writing to {name}",
+        plan_write_permission(context.registry, name, is_writable),
+        ("The next registration of the broker with a new data version overwrites it.",),
         is_dangerous=not is_writable,
     )
 
@@ -170,25 +181,16 @@ async def _set_permission(context: AppContext, form: Form, caller: Caller) -> in
 
 async def _preview_topic(context: AppContext, form: Form) -> Preview:
     topic, cluster = form["topic"], form.get("cluster", "")
-    registry = context.registry
-    route = registry.find_topic(topic)
-    view = registry.replica.view
-    listed = view.clusters.get(cluster, set()) if cluster else None
-    queues = {broker: queue for broker, queue in route.queues.items() if listed is None or broker in listed}
-    remaining = len(route.queues) - len(queues)
-    where = f" in cluster {cluster}" if cluster else ""
+    plan = plan_topic_deletion(context.registry, topic, cluster or None)
     notes = ["The topic returns with the next registration that contains it: delete it on the brokers first."]
-    if not remaining:
+    if plan.count == len(context.registry.view.brokers_of(topic)):
         notes.insert(0, "Producers and consumers of the topic find no route afterwards.")
     return Preview(
-        f"Delete topic {topic}{where}",
+        f"Delete topic {topic}" + (f" in cluster {cluster}" if cluster else ""),
         topic,
-        f"Delete {topic} from {len(queues)} group{'s' if len(queues) != 1 else ''}",
-        [
-            f"{broker}: {queue.read_queues} read and {queue.write_queues} write queues are removed"
-            for broker, queue in sorted(queues.items())
-        ],
-        notes,
+        f"Delete {topic} from {plan.count} group{'s' if plan.count != 1 else ''}",
+        plan,
+        tuple(notes),
     )
 
 
@@ -199,19 +201,12 @@ async def _delete_topic(context: AppContext, form: Form, caller: Caller) -> int:
 
 async def _preview_removal(context: AppContext, form: Form) -> Preview:
     cluster, name, broker_id = form["cluster"], form["name"], _broker_id(form)
-    registry = context.registry
-    group = registry.broker(name).group
-    address = group.addresses.get(broker_id) if group.cluster == cluster else None
-    if address is None:
-        raise InvalidInputError("id", broker_id, f"the id of a registered broker of {name} in its cluster")
-    changes = [f"{cluster}/{name}/{broker_id} at {address} is removed from its seat"]
+    plan = plan_broker_removal(context.registry, cluster, name, broker_id)
     notes = ["A broker that is alive registers again within its period (30 s)."]
-    if len(group.addresses) == 1:
-        lost = registry.replica.view.queues_of(name)
-        changes += [f"topic {topic} loses this group" for topic in sorted(lost)]
-        notes.insert(0, f"It is the last broker of its group: the group and its {len(lost)} topics are removed too.")
+    if plan.count > 1:
+        notes.insert(0, "It is the last broker of its group: the group and its topics are removed too.")
     seat = f"{name}/{broker_id}"
-    return Preview(f"Remove broker {cluster}/{seat}", seat, f"Remove {seat}", changes, notes)
+    return Preview(f"Remove broker {cluster}/{seat}", seat, f"Remove {seat}", plan, tuple(notes))
 
 
 async def _remove_broker(context: AppContext, form: Form, caller: Caller) -> int:
@@ -227,18 +222,15 @@ def _broker_id(form: Form) -> int:
 
 async def _preview_release(context: AppContext, form: Form) -> Preview:
     del form
-    state = await context.registry.expiry_state()
-    if not state.held:
-        return Preview("Release the hold", "release", "Release", [], ["Nothing is on hold: nothing changes."])
+    plan = await plan_expiry_release(context.registry)
     return Preview(
         "Release the hold on removals",
         "release",
-        f"Release {len(state.brokers)} removals",
-        [f"group {broker}: its silent brokers are removed by the next scan" for broker in state.brokers],
-        [
-            f"{state.due} of {state.instances} brokers were due when the hold began.",
-            "Release it only if these brokers really are gone. One that has sent a heartbeat since stays.",
-        ],
+        f"Release {plan.count} removal{'s' if plan.count != 1 else ''}",
+        plan,
+        ("Release it only if these brokers really are gone. One that has sent a heartbeat since stays.",)
+        if plan.count
+        else ("Nothing is on hold.",),
     )
 
 
@@ -248,23 +240,22 @@ async def _release(context: AppContext, form: Form, caller: Caller) -> int:
     return context.registry.replica.version
 
 
+def _ask_for_setting(context: AppContext, form: Form) -> Question:
+    key = form["key"]
+    value, origin = next((row[1:] for row in context.live_settings.describe() if row[0] == key), ("", ""))
+    # Refuses a setting that is unknown or cannot be changed at run time.
+    context.live_settings.check(key, str(getattr(context.live_settings.current, key, "")))
+    return Question(f"New value of {key} (now {value}, from {origin})", value)
+
+
 async def _preview_setting(context: AppContext, form: Form) -> Preview:
     key = form["key"]
-    present = {name: (value, origin) for name, value, origin in context.live_settings.describe()}
-    value, origin = present.get(key, ("", ""))
-    if "value" not in form:
-        context.live_settings.check(key, str(getattr(context.live_settings.current, key, "")))
-        changes = []
-    else:
-        canonical = context.live_settings.check(key, form["value"])
-        changes = [f"{key}: {value} ({origin}) → {context.live_settings.masked(key, canonical)} (run time)"]
     return Preview(
         f"Change setting {key}",
         key,
         f"Change {key}",
-        changes,
-        ["The value is kept in the store and reaches all workers within a second. A flag or variable is stronger."],
-        fields=(("value", f"New value of {key} (now {value}, from {origin})", form.get("value", value)),),
+        plan_setting(context.registry, key, form["value"]),
+        ("The value is kept in the store and reaches all workers within a second. A flag or variable is stronger.",),
     )
 
 
@@ -272,21 +263,36 @@ async def _change_setting(context: AppContext, form: Form, caller: Caller) -> in
     return await context.registry.change_setting(form["key"], form["value"], caller)
 
 
+async def _preview_reset(context: AppContext, form: Form) -> Preview:
+    key = form["key"]
+    return Preview(
+        f"Reset setting {key}",
+        key,
+        f"Reset {key}",
+        plan_setting(context.registry, key, None),
+        ("Within a second, the value of the file or the default is in force again on all workers.",),
+    )
+
+
+async def _reset_setting(context: AppContext, form: Form, caller: Caller) -> int:
+    return await context.registry.reset_setting(form["key"], caller)
+
+
+def _ask_for_value(context: AppContext, form: Form) -> Question:
+    namespace, key = form["namespace"], form["key"]
+    present = context.registry.view.kv.get(namespace, {}).get(key, "")
+    return Question(f"Value of {namespace}/{key}", present)
+
+
 async def _preview_put(context: AppContext, form: Form) -> Preview:
     namespace, key = form["namespace"], form["key"]
-    present = context.registry.replica.view.kv.get(namespace, {}).get(key)
-    changes = []
-    if "value" in form:
-        before = "none" if present is None else repr(present)
-        changes = [f"{namespace}/{key}: {before} → {form['value']!r}"]
     return Preview(
         f"Write key {namespace}/{key}",
         key,
         f"Write {key}",
-        changes,
-        ["The history has only the hashes of values, since they may be secrets."],
+        plan_key_value(context.registry, namespace, key, form["value"]),
+        ("The history has only the hashes of values, since they may be secrets.",),
         is_dangerous=False,
-        fields=(("value", f"Value of {namespace}/{key}", form.get("value", present or "")),),
     )
 
 
@@ -296,13 +302,12 @@ async def _put_key(context: AppContext, form: Form, caller: Caller) -> int:
 
 async def _preview_delete_key(context: AppContext, form: Form) -> Preview:
     namespace, key = form["namespace"], form["key"]
-    value = context.registry.kv_value(namespace, key)
     return Preview(
         f"Delete key {namespace}/{key}",
         key,
         f"Delete {key}",
-        [f"{namespace}/{key}: {value!r} → none"],
-        ["The namespace remains, even when this was its last key."],
+        plan_key_value(context.registry, namespace, key, None),
+        ("The namespace remains, even when this was its last key.",),
     )
 
 
@@ -311,13 +316,14 @@ async def _delete_key(context: AppContext, form: Form, caller: Caller) -> int:
 
 
 async def _preview_baseline(context: AppContext, form: Form) -> Preview:
-    del context, form
+    del form
+    change = PlannedChange("the history", "its last baseline", "the whole table, written by the leader within seconds")
     return Preview(
         "Write a baseline",
         "baseline",
         "Write a baseline",
-        ["the leader writes the whole table into the history, within seconds"],
-        ["Routes do not change. From then on, past tables can be shown quickly."],
+        DryRun(1, (change,), context.registry.replica.version),
+        ("Routes do not change. From then on, past tables can be shown quickly.",),
         is_dangerous=False,
     )
 
@@ -328,15 +334,22 @@ async def _request_baseline(context: AppContext, form: Form, caller: Caller) -> 
     return context.registry.replica.version
 
 
-def _is_for_all(identity: Identity, context: AppContext, form: Form) -> bool:
+def _covers_fleet(identity: Identity, context: AppContext, form: Form) -> bool:
+    """Only a policy without limits covers what concerns the whole fleet."""
     del identity, context, form
     return False
+
+
+def _covers_key(identity: Identity, context: AppContext, form: Form) -> bool:
+    del context
+    return covers_key(identity, form["namespace"], form["key"])
 
 
 ACTIONS: Final = (
     Action(
         "write-permission",
         "set_write_permission",
+        "Change the write permission of a group",
         Role.OPERATOR,
         ("name", "writable"),
         lambda identity, context, form: covers_group(identity, context.registry, form["name"]),
@@ -346,6 +359,7 @@ ACTIONS: Final = (
     Action(
         "delete-topic",
         "delete_topic",
+        "Delete a topic",
         Role.OPERATOR,
         ("topic", "cluster"),
         lambda identity, context, form: covers_topic(
@@ -357,36 +371,77 @@ ACTIONS: Final = (
     Action(
         "remove-broker",
         "unregister_broker",
+        "Remove a broker",
         Role.BROKER,
         ("cluster", "name", "id"),
         lambda identity, _, form: covers_seat(identity, form["cluster"], form["name"]),
         _preview_removal,
         _remove_broker,
     ),
-    Action("release-hold", "release_expiry", Role.OPERATOR, (), _is_for_all, _preview_release, _release),
-    Action("change-setting", "change_setting", Role.ADMIN, ("key",), _is_for_all, _preview_setting, _change_setting),
+    Action(
+        "release-hold",
+        "release_expiry",
+        "Release the hold on removals",
+        Role.OPERATOR,
+        (),
+        _covers_fleet,
+        _preview_release,
+        _release,
+    ),
+    Action(
+        "change-setting",
+        "change_setting",
+        "Change a setting",
+        Role.ADMIN,
+        ("key",),
+        _covers_fleet,
+        _preview_setting,
+        _change_setting,
+        _ask_for_setting,
+    ),
+    Action(
+        "reset-setting",
+        "reset_setting",
+        "Reset a setting",
+        Role.ADMIN,
+        ("key",),
+        _covers_fleet,
+        _preview_reset,
+        _reset_setting,
+    ),
     Action(
         "write-key",
         "put_kv",
+        "Write a key",
         Role.OPERATOR,
         ("namespace", "key"),
-        lambda identity, _, form: covers_key(identity, form["namespace"], form["key"]),
+        _covers_key,
         _preview_put,
         _put_key,
+        _ask_for_value,
     ),
     Action(
         "delete-key",
         "delete_kv",
+        "Delete a key",
         Role.OPERATOR,
         ("namespace", "key"),
-        lambda identity, _, form: covers_key(identity, form["namespace"], form["key"]),
+        _covers_key,
         _preview_delete_key,
         _delete_key,
     ),
-    Action("write-baseline", "request_baseline", Role.OPERATOR, (), _is_for_all, _preview_baseline, _request_baseline),
+    Action(
+        "write-baseline",
+        "request_baseline",
+        "Write a baseline",
+        Role.OPERATOR,
+        (),
+        _covers_fleet,
+        _preview_baseline,
+        _request_baseline,
+    ),
 )
 _OPTIONAL: Final = frozenset({"cluster"})
-MAX_LISTED: Final = 200
 
 
 def _object_of(action: Action, form: Form) -> str:
@@ -405,7 +460,7 @@ def _authorize(action: Action, request: Request, context: AppContext, form: Form
     return authorize(request, context, action.role, lambda identity: action.covers(identity, context, form))
 
 
-def _is_allowed(action: Action, request: Request, context: AppContext, form: Form) -> str:
+def _refusal_of(action: Action, request: Request, context: AppContext, form: Form) -> str:
     """Empty, or why the caller may not do this. Only for the page: performing checks again."""
     try:
         _authorize(action, request, context, form)
@@ -421,24 +476,34 @@ def _page_of(action: Action) -> Callable[[Request, AppContext], Awaitable[Respon
     async def show(request: Request, context: ContextDep) -> Response:
         form = dict(request.query_params)
         _check_fields(action, form)
-        preview = await action.preview(context, form)
-        refusal = _is_allowed(action, request, context, form)
-        return _show_preview(Visit.of(request), action, form, preview, refusal=refusal)
+        # As for a dry run of the API, a preview needs the same permission: it may show values that are not for all.
+        if refusal := _refusal_of(action, request, context, form):
+            return _show(Visit.of(request), action, form, refusal=refusal)
+        if action.ask and "value" not in form:
+            return _show(Visit.of(request), action, form, question=action.ask(context, form))
+        return _show(Visit.of(request), action, form, preview=await action.preview(context, form))
 
     return show
 
 
-def _show_preview(
-    visit: Visit, action: Action, form: Form, preview: Preview, *, refusal: str = "", fault: str = ""
+def _show(
+    visit: Visit,
+    action: Action,
+    form: Form,
+    *,
+    preview: Preview | None = None,
+    question: Question | None = None,
+    refusal: str = "",
+    fault: str = "",
 ) -> Response:
     return visit.page(
         "action.html",
         status=422 if fault else 200,
         action=action,
+        object=_object_of(action, form),
         preview=preview,
-        listed=preview.changes[:MAX_LISTED],
+        question=question,
         hidden={name: form[name] for name in action.names if name in form},
-        needs_value=bool(preview.fields) and "value" not in form,
         value=form.get("value"),
         refusal=refusal,
         fault=fault,
@@ -450,12 +515,14 @@ def _form_of(action: Action) -> Callable[[Request, AppContext], Awaitable[Respon
         require_same_origin(request)
         form = await read_form(request)
         _check_fields(action, form)
+        if action.ask and "value" not in form:
+            raise InvalidInputError("value", "", "the new value")
         caller = _authorize(action, request, context, form)
         preview = await action.preview(context, form)
         if form.get("confirm", "") != preview.object:
             note_of(request.scope).reason = "not confirmed"
             fault = f"Nothing was changed: the confirmation has to be {preview.object!r}."
-            return _show_preview(Visit.of(request), action, form, preview, fault=fault)
+            return _show(Visit.of(request), action, form, preview=preview, fault=fault)
         before = context.registry.replica.version
         version = await action.perform(context, form, caller)
         entries, fault = await _entries_between(context, before, version)
