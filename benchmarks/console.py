@@ -6,7 +6,7 @@
 - The first page after a start, and each page when it was read before: until all of its HTML has arrived, and, with
   Chromium, until the browser has painted it.
 
-    .venv/bin/python -m benchmarks.console [--quick] [--rounds 5] [--seconds 3]
+    .venv/bin/python -m benchmarks.console [--quick] [--rounds 5] [--seconds 3] [--only lookups]
 
 The load generator needs a C compiler. Result: docs/benchmarks/console.md
 """
@@ -34,7 +34,9 @@ BROKERS, TOPICS_A_BROKER = 100, 200
 CONSOLES = 100
 LOOKED_UP = "topic-09999"
 LOADS = (Load(4, 1), Load(32, 1))
-IDLE_PERCENT, PAINT_MS, P99_RATIO = 0.5, 200, 1.1
+IDLE_PERCENT, PAINT_MS = 0.5, 200
+MORE_MS = 0.2
+"""By how much 100 consoles may raise the p99 of lookups: less than a round trip in a network."""
 PAGES = (
     "/console/",
     "/console/topics",
@@ -47,6 +49,10 @@ PAGES = (
     "/console/changes",
     "/console/limits",
 )
+
+FIRST_PAINT = """() => new Promise(resolve => new PerformanceObserver(list => {
+    for (const entry of list.getEntriesByName("first-contentful-paint")) resolve(entry.startTime);
+}).observe({type: "paint", buffered: true}))"""
 
 
 def topics_of() -> dict[str, list[str]]:
@@ -114,8 +120,8 @@ def measure_lookups(server: Running, http_port: int, rounds: int, seconds: float
         )
     for load in LOADS:
         pairs = zip(found[load, CONSOLES], found[load, 0], strict=True)
-        ratio = statistics.median(one.p99_us / other.p99_us for one, other in pairs)
-        print(f"  p99 at {load}: {ratio:.2f} times as long {mark(ratio <= P99_RATIO)}")
+        more_ms = statistics.median(one.p99_us - other.p99_us for one, other in pairs) / 1e3
+        print(f"  p99 at {load}: {more_ms:+.2f} ms {mark(more_ms <= MORE_MS)}")
 
 
 def measure_idle(store: EmbeddedStore, rounds: int, seconds: float) -> None:
@@ -140,7 +146,7 @@ def measure_idle(store: EmbeddedStore, rounds: int, seconds: float) -> None:
     )
 
 
-def measure_pages(store: EmbeddedStore, rounds: int) -> None:
+def measure_pages(store: EmbeddedStore, rounds: int, other_port: int) -> None:
     first: list[float] = []
     warm: dict[str, list[float]] = defaultdict(list)
     for _ in range(rounds):
@@ -158,7 +164,7 @@ def measure_pages(store: EmbeddedStore, rounds: int) -> None:
     if CHROMIUM is None:
         print("Chromium is missing, so the first paint was not measured.")
         return
-    measure_paint(store, rounds)
+    measure_paint(store, rounds, other_port)
 
 
 @contextmanager
@@ -179,29 +185,27 @@ def time_page(port: int, path: str) -> float:
     return (time.perf_counter() - began) * 1e3
 
 
-def measure_paint(store: EmbeddedStore, rounds: int) -> None:
+def measure_paint(store: EmbeddedStore, rounds: int, other_port: int) -> None:
+    """In a tab that shows the console of another worker: a new tab first starts a process of the browser, which takes
+    longer than everything else.
+    """
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 only with a browser
 
     painted: dict[str, list[float]] = defaultdict(list)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        # The browser's own first page would be part of the figures.
-        browser.new_page().goto("data:text/html,warm")
         for _ in range(rounds):
+            page = browser.new_page()
+            page.goto(f"http://127.0.0.1:{other_port}/console/")
             with started(store) as port:
-                for name, path in {"first request after the start": PAGES[0], **{path: path for path in PAGES}}.items():
-                    page = browser.new_page()
+                for name, path in [("first request after the start", PAGES[0]), *((path, path) for path in PAGES)]:
                     page.goto(f"http://127.0.0.1:{port}{path}")
-                    page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length > 0")
-                    painted[name].append(
-                        page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-                    )
-                    page.close()
+                    painted[name].append(page.evaluate(FIRST_PAINT))
+            page.close()
         browser.close()
-    print(f"\nFirst paint in Chromium, with an empty cache of the browser's page, ms (median of {rounds} starts)")
+    print(f"\nFirst paint in an open tab of Chromium, ms (median of {rounds} starts)")
     for name, times in painted.items():
-        middle = statistics.median(times)
-        print(f"  {name:40}{middle:8.0f}{max(times):8.0f} at most {mark(middle <= PAINT_MS)}")
+        print(f"  {name:40}{statistics.median(times):8.0f}{max(times):8.0f} at most {mark(max(times) <= PAINT_MS)}")
 
 
 def mark(is_met: bool) -> str:
@@ -223,9 +227,12 @@ def measure(arguments: argparse.Namespace) -> None:
             f"Python {platform.python_version()}; {rounds} rounds of {seconds:g} s; {time.strftime('%Y-%m-%d')}; "
             "! marks a target that is missed"
         )
-        measure_pages(store, rounds)
-        measure_idle(store, rounds, 2 * seconds)
-        measure_lookups(server, http_port, rounds, seconds)
+        if "pages" in arguments.only:
+            measure_pages(store, rounds, http_port)
+        if "idle" in arguments.only:
+            measure_idle(store, rounds, 2 * seconds)
+        if "lookups" in arguments.only:
+            measure_lookups(server, http_port, rounds, seconds)
 
 
 def main() -> None:
@@ -233,6 +240,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one short round, to see that it works")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float, help="of each measurement")
+    parts = ("pages", "idle", "lookups")
+    parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="the parts to measure")
     measure(parser.parse_args())
 
 

@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar, cast
 from routebook.console.outages import Outages
 from routebook.errors import RoutebookError
 from routebook.observability.metrics import Activity, Metrics
+from routebook.registry.registration import LongWork
 from routebook.registry.registry import Registry
 from routebook.registry.status import ServiceStatus, WorkerInfo
 from routebook.replica.table import Table
@@ -39,6 +40,9 @@ MAX_NAMES: Final = 100
 """Names in one event; more are replaced by "all"."""
 FRAMES: Final = 64
 """Events that are kept for consoles that read slowly."""
+SLOTS: Final = 16
+SLOT_S: Final = 0.005
+"""An event is sent to the consoles in this many steps, so that lookups do not wait until all have it."""
 POINTS: Final = 120
 PAGES_PER_SECOND: Final = 20
 """Read by all consoles of a worker together, however many are open."""
@@ -191,6 +195,7 @@ class Live:
 
     async def stream(self, last: str) -> AsyncIterator[bytes]:
         """`last` is the id of the last event that the console received, or the position of its page."""
+        delay_s = self._consoles % SLOTS * SLOT_S
         self._consoles += 1
         self.use()
         read = self._count
@@ -199,6 +204,7 @@ class Live:
             while not self._stopping.is_set():
                 if read == self._count:
                     await self._wake.wait()
+                    await asyncio.sleep(delay_s)
                     continue
                 missed, read = self._count - read, self._count
                 if missed > len(self._frames):
@@ -409,3 +415,4 @@ class Console:
         self.live = Live(registry, metrics, stopping)
         self.outages = Outages(registry)
         self.parts = Parts()
+        self.rendering = LongWork()

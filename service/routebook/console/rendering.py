@@ -2,19 +2,21 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from routebook.model.broker import PERM_READ, PERM_WRITE
+from routebook.model.broker import PERM_INHERIT, PERM_READ, PERM_WRITE
 from routebook.model.change_text import describe_change
 
+STEP_S: Final = 0.000_1
 _FOLDER: Final = Path(__file__).parent
 ASSETS: Final = _FOLDER / "assets"
 ASSET_TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -84,8 +86,11 @@ def format_bytes(size: float) -> str:
     return f"{size:.1f} GiB"
 
 
+_PERM_WORDS: Final = ((PERM_READ, "read"), (PERM_WRITE, "write"), (PERM_INHERIT, "inherit"))
+
+
 def format_perm(perm: int) -> str:
-    words = [word for bit, word in ((PERM_READ, "read"), (PERM_WRITE, "write")) if perm & bit]
+    words = [word for bit, word in _PERM_WORDS if perm & bit]
     return f"{' + '.join(words) or 'none'} ({perm})"
 
 
@@ -142,3 +147,17 @@ def compile_templates() -> None:
 
 def render(template: str, values: Mapping[str, Any]) -> str:
     return _environment().get_template(template).render(values)
+
+
+def render_in_steps(template: str, values: Mapping[str, Any]) -> Generator[None, None, str]:
+    """For `LongWork`: a page takes some milliseconds, and lookups are answered between two steps. The values must not
+    contain live mappings of the table, which may change in between.
+    """
+    parts: list[str] = []
+    began = perf_counter()
+    for part in _environment().get_template(template).generate(values):
+        parts.append(part)
+        if perf_counter() - began > STEP_S:
+            yield
+            began = perf_counter()
+    return "".join(parts)

@@ -80,6 +80,31 @@ def _group_faults(group: BrokerGroup) -> list[str]:
     return []
 
 
+# -- topics
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """A topic in a list."""
+
+    name: str
+    groups: int
+    read_queues: int
+    write_queues: int
+    perms: Sequence[int]
+    """Each permission that one of its groups has."""
+
+
+def topic_row(name: str, queues: Mapping[str, QueueData]) -> TopicRow:
+    return TopicRow(
+        name,
+        len(queues),
+        sum(queue.read_queues for queue in queues.values()),
+        sum(queue.write_queues for queue in queues.values()),
+        sorted({queue.perm for queue in queues.values()}),
+    )
+
+
 # -- the route of a topic
 
 MAX_DRAWN: Final = 40

@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 
 from routebook.console import views
 from routebook.console.live import Snapshot
-from routebook.console.rendering import ASSET_TYPES, ASSETS, HEADERS, asset, render
+from routebook.console.rendering import ASSET_TYPES, ASSETS, HEADERS, asset, render_in_steps
 from routebook.console.views import MAX_OFFSET, search_names
 from routebook.errors import InvalidInputError, NotFoundError, RoutebookError
 from routebook.http_api import problems
@@ -74,7 +74,7 @@ class Visit:
                 advice="Sign in with another token (`routebook token create --role`).",
             )
 
-    def page(self, template: str, *, status: int = 200, **values: Any) -> Response:
+    async def page(self, template: str, *, status: int = 200, **values: Any) -> Response:
         registry = self.context.registry
         frame = {
             "active": template.removesuffix(".html"),
@@ -92,10 +92,12 @@ class Visit:
             "complete": registry.replica.complete,
             "now_ms": int(time.time() * 1000),
             "here": _here(self.request),
+            "remoting_port": self.context.live_settings.current.remoting_port,
             "follow": None,
             "snapshot": None,
         }
-        response = Response(render(template, frame | values), status, media_type="text/html", headers=HEADERS)
+        body = await self.context.console.rendering.run(render_in_steps(template, frame | values))
+        response = Response(body, status, media_type="text/html", headers=HEADERS)
         if self.has_wrong_cookie:
             forget_sign_in(response)
         return response
@@ -115,7 +117,7 @@ class ConsoleRoute(APIRoute):
             try:
                 return await _share(request, handle)
             except (RoutebookError, Problem, RequestValidationError) as error:
-                return error_page(Visit.of(request), error)
+                return await error_page(Visit.of(request), error)
 
         return handle_with_error_page
 
@@ -136,7 +138,7 @@ async def _share(request: Request, handle: Callable[[Request], Coroutine[Any, An
     return await visit.context.console.parts.get(key, lambda: handle(request))
 
 
-def error_page(visit: Visit, error: RoutebookError | Problem | RequestValidationError) -> Response:
+async def error_page(visit: Visit, error: RoutebookError | Problem | RequestValidationError) -> Response:
     if isinstance(error, RequestValidationError):
         kind, detail, advice = problems.INVALID, "A value in the address of this page is not allowed.", ""
     elif isinstance(error, Problem):
@@ -144,7 +146,7 @@ def error_page(visit: Visit, error: RoutebookError | Problem | RequestValidation
     else:
         kind, detail, advice = kind_of(error), error.message, error.advice
     note_of(visit.request.scope).reason = f"{kind.type}: {detail}"
-    response = visit.page("error.html", status=kind.status, title=kind.title, detail=detail, advice=advice)
+    response = await visit.page("error.html", status=kind.status, title=kind.title, detail=detail, advice=advice)
     for name, value in kind.headers.items():
         # A browser would ask for a password for `WWW-Authenticate`.
         if name not in ("WWW-Authenticate", "Connection"):
@@ -217,7 +219,7 @@ async def show_overview(request: Request, context: ContextDep) -> Response:
         fault = str(error)
     now_ms = int(time.time() * 1000)
     missing = [one for one in outages if one.back_ms is None and not one.is_planned and now_ms - one.gone_ms < DAY_MS]
-    return visit.page(
+    return await visit.page(
         "overview.html",
         snapshot=await _snapshot(context),
         follow={"all": True},
@@ -232,7 +234,6 @@ async def show_overview(request: Request, context: ContextDep) -> Response:
         without_master=sum(1 for group in view.groups.values() if group.addresses and 0 not in group.addresses),
         recent=recent.entries if recent else [],
         fault=fault,
-        remoting_port=context.live_settings.current.remoting_port,
     )
 
 
@@ -254,7 +255,7 @@ async def show_clusters(request: Request, context: ContextDep) -> Response:
         }
         for name, brokers in sorted(view.clusters.items())
     ]
-    return Visit.of(request).page("clusters.html", clusters=clusters, follow={"kinds": _FLEET_KINDS})
+    return await Visit.of(request).page("clusters.html", clusters=clusters, follow={"kinds": _FLEET_KINDS})
 
 
 _FLEET_KINDS: Final = ["broker-registered", "broker-changed", "broker-removed", "group-changed", "status"]
@@ -267,7 +268,7 @@ async def show_brokers(
     registry = context.registry
     found = await search_names(registry.brokers(cluster or None), q, offset=(page - 1) * PAGE_ROWS, limit=PAGE_ROWS)
     rows = await views.group_rows(registry, found.names)
-    return Visit.of(request).page(
+    return await Visit.of(request).page(
         "brokers.html",
         rows=rows,
         total=found.total,
@@ -303,7 +304,7 @@ async def show_broker(
         fault = str(error)
     if row is None and not outages and not (recent and recent.entries):
         registry.broker(name)
-    return visit.page(
+    return await visit.page(
         "broker.html",
         status=200 if row else 404,
         name=name,
@@ -331,7 +332,7 @@ async def show_outages(
     shown = [
         outage for outage in outages if (outage.back_ms or now_ms) >= since_ms and (planned or not outage.is_planned)
     ]
-    return Visit.of(request).page(
+    return await Visit.of(request).page(
         "outages.html",
         outages=shown[:500],
         hours=hours,
@@ -350,8 +351,8 @@ async def show_topics(request: Request, context: ContextDep, q: Text = "", page:
     registry = context.registry
     found = await search_names(registry.view.topics, q, offset=(page - 1) * PAGE_ROWS, limit=PAGE_ROWS)
     view = registry.view
-    rows = [(name, view.brokers_of(name)) for name in found.names]
-    return Visit.of(request).page(
+    rows = [views.topic_row(name, view.brokers_of(name)) for name in found.names]
+    return await Visit.of(request).page(
         "topics.html",
         rows=rows,
         total=found.total,
@@ -383,7 +384,7 @@ async def show_topic(request: Request, context: ContextDep, name: Text, at: Text
             similar = list((await search_names(registry.view.topics, name[:12].lower(), limit=8)).names)
     except RoutebookError as error:
         fault = str(error)
-    return visit.page(
+    return await visit.page(
         "topic.html",
         status=200 if picture else 404,
         name=name,
@@ -411,7 +412,7 @@ async def _show_past_topic(visit: Visit, name: str, at: str) -> Response:
     moment_ms = parse_moment("at", at)
     table = (await visit.context.registry.past.tables_at([moment_ms]))[0]
     picture = views.past_picture(table, name)
-    return visit.page(
+    return await visit.page(
         "topic_past.html", name=name, picture=picture, at=at, moment_ms=moment_ms, table=table, follow=None
     )
 

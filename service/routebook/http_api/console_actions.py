@@ -75,7 +75,7 @@ async def show_sign_in(request: Request) -> Response:
     visit = Visit.of(request)
     # A link of another site comes without the cookie, so a signed-in viewer may have been led here.
     may_be_signed_in = visit.context.live_settings.current.http_reads == "token" and not visit.has_wrong_cookie
-    return visit.page("sign_in.html", next=wanted, fault="", try_next=wanted if may_be_signed_in else "")
+    return await visit.page("sign_in.html", next=wanted, fault="", try_next=wanted if may_be_signed_in else "")
 
 
 @router.post("/sign-in")
@@ -89,7 +89,9 @@ async def sign_in(request: Request, context: ContextDep) -> Response:
     except Problem as problem:
         note_of(request.scope).reason = f"{problem.kind.type}: {problem.detail}"
         visit = Visit.of(request)
-        return visit.page("sign_in.html", status=problem.kind.status, next=wanted, fault=problem.detail, try_next="")
+        return await visit.page(
+            "sign_in.html", status=problem.kind.status, next=wanted, fault=problem.detail, try_next=""
+        )
     del identity
     response = RedirectResponse(wanted or CONSOLE_PATH, 303)
     response.set_cookie(
@@ -478,15 +480,15 @@ def _page_of(action: Action) -> Callable[[Request, AppContext], Awaitable[Respon
         _check_fields(action, form)
         # As for a dry run of the API, a preview needs the same permission: it may show values that are not for all.
         if refusal := _refusal_of(action, request, context, form):
-            return _show(Visit.of(request), action, form, refusal=refusal)
+            return await _show(Visit.of(request), action, form, refusal=refusal)
         if action.ask and "value" not in form:
-            return _show(Visit.of(request), action, form, question=action.ask(context, form))
-        return _show(Visit.of(request), action, form, preview=await action.preview(context, form))
+            return await _show(Visit.of(request), action, form, question=action.ask(context, form))
+        return await _show(Visit.of(request), action, form, preview=await action.preview(context, form))
 
     return show
 
 
-def _show(
+async def _show(
     visit: Visit,
     action: Action,
     form: Form,
@@ -496,7 +498,7 @@ def _show(
     refusal: str = "",
     fault: str = "",
 ) -> Response:
-    return visit.page(
+    return await visit.page(
         "action.html",
         status=422 if fault else 200,
         action=action,
@@ -522,11 +524,11 @@ def _form_of(action: Action) -> Callable[[Request, AppContext], Awaitable[Respon
         if form.get("confirm", "") != preview.object:
             note_of(request.scope).reason = "not confirmed"
             fault = f"Nothing was changed: the confirmation has to be {preview.object!r}."
-            return _show(Visit.of(request), action, form, preview=preview, fault=fault)
+            return await _show(Visit.of(request), action, form, preview=preview, fault=fault)
         before = context.registry.replica.version
         version = await action.perform(context, form, caller)
         entries, fault = await _entries_between(context, before, version)
-        return Visit.of(request).page(
+        return await Visit.of(request).page(
             "action_done.html",
             action=action,
             preview=preview,

@@ -85,7 +85,7 @@ async def show_changes(
         "actor": actor,
         "from_": source,
     }
-    return Visit.of(request).page(
+    return await Visit.of(request).page(
         "changes.html",
         entries=page.entries,
         next_cursor=str(page.cursor) if page.has_more else "",
@@ -121,7 +121,7 @@ async def show_change(request: Request, context: ContextDep, id_: Annotated[str,
     entry = await _find_entry(context, position.id)
     if entry is None:
         raise NotFoundError("change", id_, advice="The history no longer has it, or it belongs to another history.")
-    return Visit.of(request).page("change.html", entry=entry, fields=dict(entry.fields))
+    return await Visit.of(request).page("change.html", entry=entry, fields=dict(entry.fields))
 
 
 async def _find_entry(context: AppContext, wanted: EntryId) -> FoundEntry | None:
@@ -155,7 +155,7 @@ async def show_difference(
         until=Position(ms=moments[1]),
         limit=100,
     )
-    return visit.page(
+    return await visit.page(
         "difference.html",
         difference=difference,
         before=before,
@@ -171,7 +171,7 @@ async def show_difference(
 
 async def _ask_for_instants(visit: Visit, fault: str = "") -> Response:
     began_ms = await visit.context.registry.past.history_began_ms()
-    return visit.page(
+    return await visit.page(
         "difference.html", status=404 if fault else 200, difference=None, began_ms=began_ms, fault=fault, to=""
     )
 
@@ -193,7 +193,7 @@ async def show_key_values(request: Request, context: ContextDep, namespace: Text
     chosen = namespace or (min(tables) if tables else "")
     table = tables.get(chosen, {})
     keys = [key for key in sorted(table) if q in key]
-    return visit.page(
+    return await visit.page(
         "key_values.html",
         namespaces=sorted(tables),
         chosen=chosen,
@@ -224,7 +224,7 @@ async def show_settings(request: Request, context: ContextDep, q: Text = "") -> 
             changed.setdefault(str(entry.fields["key"]), entry)
     except RoutebookError as error:
         fault = str(error)
-    return visit.page(
+    return await visit.page(
         "settings.html", rows=rows, changed=changed, q=q, fault=fault, follow={"kinds": ["settings-changed"]}
     )
 
@@ -238,7 +238,7 @@ async def show_connections(request: Request, context: ContextDep) -> Response:
     visit = Visit.of(request)
     peers = context.peers.busiest(MAX_PEERS) if visit.may(Role.OPERATOR) else []
     activity = context.metrics.activity()
-    return visit.page(
+    return await visit.page(
         "connections.html",
         activity=activity,
         rates=context.console.live.rates(),
@@ -260,6 +260,10 @@ async def show_limits(request: Request, context: ContextDep) -> Response:
     used: dict[str, float] = {
         "max_connections": max(activity.remoting_connections, activity.http_connections),
         "max_watches": context.watchers.open,
+        "max_clusters": len(view.clusters),
+        "max_groups": len(view.groups),
+        "max_brokers": sum(len(group.addresses) for group in view.groups.values()),
+        "max_seats_per_group": max((len(group.addresses) for group in view.groups.values()), default=0),
         "max_topics_per_broker": max((len(view.queues_of(name)) for name in view.groups), default=0),
         "max_key_values": sum(map(len, view.kv.values())),
     }
@@ -271,7 +275,7 @@ async def show_limits(request: Request, context: ContextDep) -> Response:
         if name.startswith(("max_", "history_", "pulse_max")) and isinstance(getattr(settings, name), int)
     ]
     refusals = await registry.search_changes(ChangeFilter(kinds=REFUSAL_KINDS), newest_first=True, limit=30)
-    return Visit.of(request).page(
+    return await Visit.of(request).page(
         "limits.html",
         snapshot=snapshot,
         rows=rows,
@@ -296,6 +300,6 @@ async def show_reports(request: Request, context: ContextDep, page: PageNumber =
             reports = await asyncio.to_thread(ReportFolder(Path(folder)).newest_first)
         except OSError:
             fault = "The folder with reports cannot be read."
-    return visit.page(
+    return await visit.page(
         "reports.html", folder=str(folder or ""), reports=reports[(page - 1) * 50 : page * 50], fault=fault
     )
