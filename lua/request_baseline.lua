@@ -1,5 +1,6 @@
 --[[
-Requests a baseline, which the leader then writes. A request while another one is waiting changes nothing.
+Requests a baseline, which the leader then writes. A request while another one is waiting changes nothing, except that
+an operator's replaces one after a loss, which may have to wait.
 
 KEYS[1]  meta
 
@@ -16,6 +17,10 @@ reply    {status, version, since} DONE, UNCHANGED (requested before). since: ms 
 local cause = ARGV[1]
 
 check_tables()
-local is_first = redis.call('HSETNX', META, 'baseline_requested', ms_text(server_ms()) .. ' ' .. cause) == 1
-local since = string.match(redis.call('HGET', META, 'baseline_requested'), '^(%d+) ')
-return { is_first and DONE or UNCHANGED, current_version(), since }
+local waiting = redis.call('HGET', META, 'baseline_requested')
+if waiting and (cause == 'trimmed' or not string.match(waiting, ' trimmed$')) then
+  return { UNCHANGED, current_version(), string.match(waiting, '^(%d+) ') }
+end
+local since = ms_text(server_ms())
+redis.call('HSET', META, 'baseline_requested', since .. ' ' .. cause)
+return { DONE, current_version(), since }

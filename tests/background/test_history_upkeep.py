@@ -288,6 +288,35 @@ async def test_a_baseline_is_written_each_day(
         ]
 
 
+async def test_a_reader_that_misses_entries_soon_after_a_baseline_gets_the_next_one_later(
+    store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_upkeep, "CHECK_PERIOD_S", 0)
+    settings = {"history_min_entries": 1000, "history_hard_limit": 1500, "recovery_window_ms": 0}
+    async with running_worker(store_url, namespace_name, **settings) as worker:
+        await register(worker.registry, registration())
+        upkeep, lease = upkeep_of(worker), await lease_of(worker.namespace)
+        await upkeep.work(lease)
+        await report_position(worker.namespace, "lake", f"4 {await now_of(worker.namespace)}")
+        await fill(worker.namespace, 2500)
+        await upkeep.trim()
+        await upkeep.work(lease)
+        assert [change.fields["cause"] for change in await baselines_begun(worker.namespace)] == []
+        # The reader goes on, so nothing but the request shows that it has missed entries.
+        await report_position(worker.namespace, "lake", f"2500 {await now_of(worker.namespace)}")
+        await worker.client.call("HINCRBY", worker.namespace.keys.meta, "baseline_ms", -history_upkeep.AFTER_A_LOSS_MS)
+        await upkeep.work(lease)
+        assert [change.fields["cause"] for change in await baselines_begun(worker.namespace)] == ["trimmed"]
+
+
+async def test_an_operator_does_not_wait_for_a_baseline_after_a_loss(namespace: Namespace) -> None:
+    await request_baseline(namespace, "trimmed")
+    await request_baseline(namespace, "operator")
+    assert (await read_baseline_state(namespace)).requested == "operator"
+    await request_baseline(namespace, "trimmed")
+    assert (await read_baseline_state(namespace)).requested == "operator"
+
+
 async def test_a_new_history_has_no_baseline_before_the_recovery_window_ends(
     store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,6 +324,18 @@ async def test_a_new_history_has_no_baseline_before_the_recovery_window_ends(
     async with running_worker(store_url, namespace_name, recovery_window_ms=60_000) as worker:
         await register(worker.registry, registration())
         upkeep, lease = upkeep_of(worker), await lease_of(worker.namespace)
+        await upkeep.work(lease)
+        assert await baselines_begun(worker.namespace) == []
+
+
+async def test_a_leader_that_has_not_noticed_a_new_history_writes_no_baseline(
+    store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_upkeep, "CHECK_PERIOD_S", 0)
+    async with running_worker(store_url, namespace_name, recovery_window_ms=0) as worker:
+        await register(worker.registry, registration())
+        upkeep, lease = upkeep_of(worker), await lease_of(worker.namespace)
+        monkeypatch.setattr(type(worker.replica), "history", "of-before-the-loss")
         await upkeep.work(lease)
         assert await baselines_begun(worker.namespace) == []
 

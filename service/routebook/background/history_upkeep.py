@@ -38,7 +38,9 @@ STEP_S: Final = 0.05
 """Time for one part of a baseline, before the leader does its other work and the store serves others."""
 BASELINE_PERIOD_MS: Final = 86_400_000
 AFTER_A_LOSS_MS: Final = 3_600_000
-"""Otherwise a table larger than the allowed history would be written again and again."""
+"""Time between a baseline and the next one for readers that miss entries. Otherwise a table larger than the allowed
+history would be written again and again.
+"""
 
 
 class HistoryUpkeep:
@@ -107,9 +109,10 @@ class HistoryUpkeep:
             await self._request_baseline_after_loss(first)
 
     async def _request_baseline_after_loss(self, first: int) -> None:
-        """A reader that misses entries can continue only from a baseline."""
-        last = await read_baseline_state(self._namespace)
-        if last.last_begin < first and last.now_ms - last.last_ms >= AFTER_A_LOSS_MS:
+        """A reader that misses entries can continue only from a baseline. The request waits in the store until the last
+        one is old enough (`_due_baseline`): the reader goes on meanwhile, and nothing shows later that it needs one.
+        """
+        if (await read_baseline_state(self._namespace)).last_begin < first:
             await request_baseline(self._namespace, "trimmed")
 
     def _report_unreadable_readers(self, state: HistoryState) -> None:
@@ -122,12 +125,16 @@ class HistoryUpkeep:
     # -- baselines
 
     def _due_baseline(self, state: BaselineState, now: float) -> Cause | None:
-        """None during a recovery: objects that are not back yet would seem to be deleted."""
+        """None during a recovery, and before this worker has noticed that the store lost its data: objects that are not
+        back yet would seem to be deleted.
+        """
         if self._replica.history != self._known_history or self._replica.is_recovering:
             self._known_history, self._known_since = self._replica.history, now
-        if self._replica.is_recovering or self._replica.version == 0:
+        if self._replica.is_recovering or self._replica.version == 0 or state.history != self._replica.history:
             return None
-        if state.requested:
+        # A baseline in the future is no recent one: the store's clock was set back.
+        is_recent = 0 <= state.now_ms - state.last_ms < AFTER_A_LOSS_MS
+        if state.requested and not (state.requested == "trimmed" and is_recent):
             return state.requested
         if state.of_history != self._replica.history:
             is_stable = (now - self._known_since) * 1000 >= self._live.current.recovery_window_ms

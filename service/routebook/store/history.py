@@ -406,13 +406,18 @@ class BaselineState:
     """Version of its first entry."""
     of_history: str
     """The history that the last one belongs to; empty if there was none."""
+    history: str
+    """The store's present one."""
     now_ms: int
 
 
 async def read_baseline_state(namespace: Namespace) -> BaselineState:
     fields, now = await namespace.client.pipeline(
         [
-            ("HMGET", namespace.keys.meta, "baseline_requested", "baseline_ms", "baseline_begin", "baseline_history"),
+            (
+                *("HMGET", namespace.keys.meta),
+                *("baseline_requested", "baseline_ms", "baseline_begin", "baseline_history", "history"),
+            ),
             ("TIME",),
         ]
     )
@@ -422,6 +427,7 @@ async def read_baseline_state(namespace: Namespace) -> BaselineState:
         last_ms=int(fields[1] or 0),
         last_begin=int(fields[2] or 0),
         of_history=text(fields[3]),
+        history=text(fields[4]),
         now_ms=int(now[0]) * 1000 + int(now[1]) // 1000,
     )
 
