@@ -15,7 +15,16 @@ import msgspec
 from routebook.errors import NotFoundError, RoutebookError, StoreError
 from routebook.store.connection.link import Word
 from routebook.store.namespace import Status
-from tests.simulation.fleet import GRACE_S, NAMESPACE, RECOVERY_WINDOW_S, TIMEOUT_S, Ack, Broker, Worker
+from tests.simulation.fleet import (
+    GRACE_S,
+    NAMESPACE,
+    RECOVERY_WINDOW_S,
+    TIMEOUT_S,
+    Ack,
+    Broker,
+    Worker,
+    topics_of,
+)
 from tests.simulation.lua_store import MemoryStore
 from tests.simulation.memory_values import SortedSet, Stream
 from tests.simulation.plan import Event
@@ -31,8 +40,8 @@ PAUSE_COUNTS_S: Final = 6.0
 """Outages from this length on stop the deadline clock. The scripts need 5 s without a renewal."""
 DISTURBED_S: Final = GRACE_S + 6.0
 """How long a cut between a broker and a worker may still decide about the broker: a grace, a dial, and delays."""
-LATE_REQUEST_S: Final = 30.0
-"""A request may wait as long in a worker that is suspended."""
+LATE_REQUEST_S: Final = 5.0
+"""A request to unregister is carried out within this time, unless its worker is suspended meanwhile."""
 LEASE_ARGUMENT: Final = {
     "scan_deadlines": 1,
     "expire_brokers": 1,
@@ -48,7 +57,10 @@ LEASE_ARGUMENT: Final = {
 """Scripts of the leader → position of the lease among their arguments."""
 
 
-FORMER_ADDRESS_S = 10.0
+HEARTBEATS: Final = ("touch_broker", "register_broker")
+ADDRESS_ARGUMENT: Final = 4
+"""Position of the address among the arguments of these scripts."""
+FORMER_ADDRESS_S: Final = 10.0
 """After a loss of writes: the longest outage of a failover, and three registrations."""
 
 
@@ -60,6 +72,15 @@ class Violation:
 
     def __str__(self) -> str:
         return f"At {self.at:5.1f} s {self.invariant} is violated: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    at: float
+    version: int
+
+
+NEVER: Final = Removal(-100.0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +105,18 @@ class Checker:
         self._lost_writes_at: float | None = None
         self._split_until = 0.0
         self._known_since: dict[str, float] = {}
-        """Broker → since when the store has had it, and has lost nothing."""
-        self._disturbed_until: dict[str, float] = {}
-        """Host of a broker → how long a cut may still decide about it."""
-        self._removed_at: dict[str, float] = {}
-        """Address → when the store last recorded its removal."""
+        """Topic → since when the store has had it, and has lost nothing."""
+        self._shown_at_loss: dict[str, tuple[float, set[str]]] = {}
+        """Start of a worker → when the store last lost writes, and the topics that the worker showed then."""
+        self._disturbed_until: dict[tuple[str, str], float] = {}
+        """Host of a broker, worker → how long a cut between the two may still decide about the broker."""
+        self._last_resume = -100.0
+        """When a worker that was suspended last continued."""
+        self._heartbeats: dict[tuple[int, str], float] = {}
+        """Server, address → when the server last accepted a heartbeat that it has not lost."""
+        self._removals: dict[str, Removal] = {}
+        """Address → its last removal that a server recorded."""
         self._deleted_topics: set[str] = set()
-        self._tokens: set[int] = set()
         self._highest_token = 0
         self._clock_went_back = False
         self._leases: dict[int, bytes] = {}
@@ -115,18 +141,38 @@ class Checker:
     def event(self, event: Event, worker: Worker | None, broker: Broker | None) -> None:
         if broker is not None and event.kind in ("cut-broker", "isolate-broker"):
             until = event.at + event.values["seconds"] + DISTURBED_S
-            self._disturbed_until[broker.host] = max(until, self._disturbed_until.get(broker.host, 0.0))
+            for place in [worker.place] if worker else self._world.workers:
+                pair = broker.host, place
+                self._disturbed_until[pair] = max(until, self._disturbed_until.get(pair, 0.0))
+        if event.kind == "suspend-worker":
+            self._last_resume = max(self._last_resume, event.ends_at)
         if event.values.get("jump", 0.0) < 0:
             self._clock_went_back = True
 
     def topic_deleted(self, topic: str) -> None:
         self._deleted_topics.add(topic)
 
+    def store_restored(self, source: "StoreServer", since: float) -> None:
+        """The store has the state that this server had at that time."""
+        kept = {
+            address: at for (server, address), at in self._heartbeats.items() if server == id(source) and at < since
+        }
+        target = id(self._world.store)
+        self._heartbeats = {key: at for key, at in self._heartbeats.items() if key[0] != target}
+        self._heartbeats |= {(target, address): at for address, at in kept.items()}
+
     def store_lost_writes(self, has_kept: Callable[[Ack], bool], until: float = 0.0) -> None:
         """`has_kept` says which registrations the store still has. `until`: it is split as long."""
+        now = self._world.loop.now
+        known = {topic for topic, since in self._known_since.items() if now - since >= KNOWN_AFTER_S}
+        for worker in self._world.workers.values():
+            if worker.process.is_alive and worker.replica.complete:
+                shown = {topic for group in self._world.configs for topic in worker.replica.view.queues_of(group)}
+                _, before = self._shown_at_loss.get(worker.name, (0.0, set[str]()))
+                self._shown_at_loss[worker.name] = now, shown & (known | before)
         for broker in self._world.brokers.values():
             broker.acks_were_lost(has_kept, self._world.store)
-        self._lost_writes_at = self._world.loop.now
+        self._lost_writes_at = now
         self._split_until = max(self._split_until, until)
         self._known_since.clear()
         server = self._world.store
@@ -134,10 +180,11 @@ class Checker:
         self._leases[id(server)] = lease if isinstance(lease, bytes) else b""
         self._last_entry[id(server)] = _last_id(server.store)
 
-    def registered(self, broker: Broker) -> None:
+    def registered(self, broker: Broker, topics: Sequence[str]) -> None:
         self._registrations += 1
-        if self._world.loop.now >= self._split_until:
-            self._known_since.setdefault(broker.name, self._world.loop.now)
+        if broker.broker_id == 0 and self._world.loop.now >= self._split_until:
+            for topic in topics:
+                self._known_since.setdefault(topic, self._world.loop.now)
 
     def is_held(self) -> bool:
         return b"held_since_ms" in _hash(self._world.store.store, b"expiry")
@@ -151,7 +198,9 @@ class Checker:
             if "NOSCRIPT" not in str(reply):
                 self.violated("background", f"{name} failed: {reply}")
             return
-        if name == "acquire_lease" and reply[0] == Status.DONE:
+        if name in HEARTBEATS and reply[0] in (Status.DONE, Status.UNCHANGED):
+            self._heartbeats[id(server), str(words[4 + ADDRESS_ARGUMENT])] = self._world.loop.now
+        elif name == "acquire_lease" and reply[0] == Status.DONE:
             self._lease_granted(server, reply[2])
         elif name in LEASE_ARGUMENT and reply[0] != Status.FENCED:
             self._leader_wrote(server, name, str(words[4 + LEASE_ARGUMENT[name]]))
@@ -160,11 +209,11 @@ class Checker:
 
     def _lease_granted(self, server: "StoreServer", lease: bytes) -> None:
         token = int(lease.split(b":")[0])
-        if token in self._tokens:
-            self.violated("I7", f"the fencing token {token} was granted twice.")
-        if token <= self._highest_token and not self._clock_went_back:
+        # The larger of the last one plus one and the time: used before only if the store lost the last one, and its
+        # clock was set back. Even then, scripts of the former leader are refused: they compare the whole lease.
+        has_lost_counter = self._lost_writes_at is not None
+        if token <= self._highest_token and not (has_lost_counter and self._clock_went_back):
             self.violated("I7", f"the fencing token {token} is not above {self._highest_token}.")
-        self._tokens.add(token)
         self._highest_token = max(token, self._highest_token)
         self._leases[id(server)] = lease
 
@@ -181,53 +230,53 @@ class Checker:
         for entry_id, fields in reversed(stream.entries):
             if entry_id <= last:
                 break
-            new.append(fields[1])
+            new.append((entry_id[1], fields[1]))
         self._last_entry[id(server)] = stream.last
-        for payload in reversed(new):
-            change = msgspec.json.decode(payload)
-            if change["kind"] == "broker-removed":
-                self._broker_removed(server, change)
+        for version, payload in reversed(new):
+            if b'"broker-removed"' in payload:
+                self._broker_removed(server, version, msgspec.json.decode(payload))
 
     # -- I1
 
-    def _broker_removed(self, server: "StoreServer", change: dict[str, Any]) -> None:
-        address, cause = change["addr"], change["cause"]
-        self._removed_at[address] = self._world.loop.now
+    def _broker_removed(self, server: "StoreServer", version: int, change: dict[str, Any]) -> None:
+        now, address, cause = self._world.loop.now, change["addr"], change["cause"]
+        before = self._removals.get(address, NEVER)
+        self._removals[address] = Removal(now, version)
+        for topic in [topic for topic in self._known_since if _group_of(topic) == change["broker"]]:
+            del self._known_since[topic]
         broker = self._healthy(address)
         if broker is None:
             return
-        if self._world.loop.now < self._split_until:
-            return  # the store that the broker registered with is another one
-        if cause == "unregistered" and self._world.loop.now - broker.unregistered_at < LATE_REQUEST_S:
-            return  # a worker that was suspended carried out a request that was sent before the last registration
-        if cause == "connection-lost":
-            if self._disturbed_until.get(broker.host, 0.0) >= self._world.loop.now:
+        silence = self._silence(server, address)
+        if silence >= TIMEOUT_S:
+            return
+        if cause == "unregistered":
+            # Carried out late, after the broker has registered again. It had the same incarnation all the time, and
+            # the request names the incarnation only.
+            is_late = now < max(broker.unregistered_at, self._last_resume) + LATE_REQUEST_S
+            if is_late and before.at < broker.unregistered_at:
                 return
+        if cause == "connection-lost":
+            place = str(change["actor"]).partition(".")[0]
+            if self._disturbed_until.get((broker.host, place), 0.0) >= now:
+                return  # the worker that removed it could not dial it
             instance_name = f"{NAMESPACE}/{address}".encode()
             new = server.store.values.get(PREFIX + b"new-instances")
             if isinstance(new, SortedSet) and instance_name in new.scores:
                 return  # not established: removed whatever listens there
-        if self._was_silent(broker):
-            return
-        self.violated(
-            "I1",
-            f"{broker.name} sends heartbeats, the last {self._silence(broker):.1f} s ago, and is removed ({cause}).",
-        )
+        self.violated("I1", f"{broker.name} sends heartbeats, the last {silence:.1f} s ago, and is removed ({cause}).")
 
     def _healthy(self, address: str) -> Broker | None:
         brokers = self._world.brokers.values()
         return next((one for one in brokers if one.address == address and one.is_healthy), None)
 
-    def _silence(self, broker: Broker) -> float:
-        """Seconds without a registration that was accepted, without the outages of the service."""
-        now, since = self._world.loop.now, broker.acked_at
+    def _silence(self, server: "StoreServer", address: str) -> float:
+        """Seconds since the server accepted a heartbeat, without the outages of the service."""
+        now, since = self._world.loop.now, self._heartbeats.get((id(server), address))
         if since is None:
             return inf
         outages = (max(0.0, end - max(begin, since)) for begin, end in self._outages if end - begin >= PAUSE_COUNTS_S)
         return now - since - sum(outages)
-
-    def _was_silent(self, broker: Broker) -> bool:
-        return self._silence(broker) >= TIMEOUT_S
 
     def watch_service(self) -> None:
         """Called every few tenths of a second."""
@@ -250,15 +299,13 @@ class Checker:
     def view_changed(self, worker: Worker) -> None:
         if not worker.replica.complete:
             return
-        self._check_versions(worker)
-        self._check_whole_registrations(worker)
-        self._check_shown_seats(worker)
-
-    def _check_versions(self, worker: Worker) -> None:
         position = worker.replica.position
         identity, history, version = self._positions.get(worker.name, ("", "", 0))
-        if (identity, history) == (position.identity, position.history) and position.version < version:
+        is_same_history = (identity, history) == (position.identity, position.history)
+        if is_same_history and position.version < version:
             self.violated("I6", f"{worker.name} went back from version {version} to {position.version}.")
+        self._check_whole_registrations(worker)
+        self._check_shown_seats(worker, version if is_same_history else None)
         self._positions[worker.name] = (position.identity, position.history, position.version)
 
     def _check_whole_registrations(self, worker: Worker) -> None:
@@ -266,16 +313,15 @@ class Checker:
         for group in self._world.configs:
             if group not in view.groups:
                 continue
-            queues = {
-                topic: data.read_queues
-                for topic, data in view.queues_of(group).items()
-                if topic.startswith(f"{group}-")
-            }
-            wanted = {f"{group}-{number}" for number in range(3)} - self._deleted_topics
-            if queues and (len(set(queues.values())) > 1 or not wanted <= queues.keys()):
+            queues = {topic: data.read_queues for topic, data in view.queues_of(group).items()}
+            # A registration merges: topics of a later configuration may be left.
+            config = max((queues.get(topic, 0) for topic in topics_of(group, 1)), default=0)
+            wanted = set(topics_of(group, config)) - self._deleted_topics
+            if config and any(queues.get(topic) != config for topic in wanted):
                 self.violated("I3", f"{worker.name} shows half of a registration of {group}: {queues}.")
 
-    def _check_shown_seats(self, worker: Worker) -> None:
+    def _check_shown_seats(self, worker: Worker, version: int | None) -> None:
+        """`version`: what the worker showed before, in the same history."""
         shown = {
             address: group.name for group in worker.replica.view.groups.values() for address in group.addresses.values()
         }
@@ -283,19 +329,21 @@ class Checker:
         self._shown[worker.name] = shown
         for address in sorted(missing):
             broker = self._healthy(address)
-            if broker is not None and not self._may_vanish(broker, worker):
+            if broker is not None and not self._may_vanish(broker, worker, version):
                 self.violated("I1", f"{worker.name} does not show {broker.name} any more, which sends heartbeats.")
 
-    def _may_vanish(self, broker: Broker, worker: Worker) -> bool:
-        """Its removal was recorded, and checked then. Or the store has lost it, and the recovery window is over. Or the
-        store has lost its registration at a new address: it has the former address again, until the next registration.
+    def _may_vanish(self, broker: Broker, worker: Worker, version: int | None) -> bool:
+        """Its removal was recorded after what the worker showed before, and checked then. Or the store has lost it, and
+        the recovery window is over. Or the store has lost its registration at a new address: it has the former address
+        again, until the next registration.
         """
         now = self._world.loop.now
         group = worker.replica.view.groups.get(broker.group)
         has_former_address = group is not None and broker.broker_id in group.addresses
         if has_former_address and now - max(self._lost_writes_at or -100.0, self._split_until) < FORMER_ADDRESS_S:
             return True
-        if now - self._removed_at.get(broker.address, -100.0) < 30.0:
+        removal = self._removals.get(broker.address, NEVER)
+        if now - removal.at < 30.0 and (version is None or version < removal.version):
             return True
         lost_at = self._lost_writes_at
         if lost_at is not None and (broker.acked_at or 0.0) <= lost_at + 0.5:
@@ -310,19 +358,24 @@ class Checker:
             worker.process.call(worker.registry.find_route, topic)
             self._answered += 1
         except NotFoundError:
-            if self._is_known(broker, topic):
+            if self._is_known(worker, broker, topic):
                 self.violated("I5", f"{worker.name} answers that {topic} does not exist, which {broker.name} has.")
         except RoutebookError:
             pass
 
-    def _is_known(self, broker: Broker, topic: str) -> bool:
+    def _is_known(self, worker: Worker, broker: Broker, topic: str) -> bool:
+        """Registered with the store long enough ago; or shown by this worker before the store lost its last writes, and
+        the recovery window is not over.
+        """
         now = self._world.loop.now
-        known_since = self._known_since.get(broker.name)
         if not broker.is_healthy or broker.broker_id != 0 or topic in self._deleted_topics:
             return False
+        lost_at, shown = self._shown_at_loss.get(worker.name, (0.0, set[str]()))
+        is_carried_over = topic in shown and self._removals.get(broker.address, NEVER).at < lost_at
+        if is_carried_over and now - lost_at < 0.9 * RECOVERY_WINDOW_S and now >= self._split_until:
+            return True
+        known_since = self._known_since.get(topic)
         if known_since is None or now - known_since < KNOWN_AFTER_S or now < self._split_until + KNOWN_AFTER_S:
-            return False
-        if now - self._removed_at.get(broker.address, -100.0) < TIMEOUT_S:
             return False
         return topic.encode() in _hash(self._world.store.store, f"queues:{broker.group}".encode())
 
@@ -370,7 +423,7 @@ class Checker:
             elif broker.broker_id == 0:
                 config = self._world.configs[broker.group]
                 queues = {topic: data.read_queues for topic, data in view.queues_of(broker.group).items()}
-                if any(queues.get(topic) != config for topic in broker.topics):
+                if any(queues.get(topic) != config for topic in topics_of(broker.group, config)):
                     self.violated("I9", f"{worker.name} shows {queues} for {broker.name}, which has {config} queues.")
 
     def _check_store(self, store: MemoryStore, workers: Sequence[Worker]) -> None:
@@ -396,6 +449,11 @@ class Checker:
             self.violated("I2", f"lost connections are never resolved: {lost}.")
         if self.is_held():
             self.violated("I2", "removals are still held.")
+
+
+def _group_of(topic: str) -> str:
+    """Of a topic that a broker registers; empty for those that operators registered."""
+    return topic.removeprefix("new-").rpartition("-")[0]
 
 
 def _hash(store: MemoryStore, name: bytes) -> dict[bytes, bytes]:

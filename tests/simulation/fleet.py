@@ -34,7 +34,7 @@ TIMEOUT_S: Final = 8.0
 PERIOD_S: Final = 2.0
 """How often a broker registers. As with the real figures (120 s and 30 s), a broker may miss two periods."""
 GRACE_S: Final = 1.0
-RECOVERY_WINDOW_S: Final = 12.0
+RECOVERY_WINDOW_S: Final = 10.0
 REQUEST_TIMEOUT_S: Final = 3.0
 RETRY_S: Final = 1.0
 RESTART_S: Final = 0.5
@@ -44,14 +44,14 @@ TOPICS: Final = 3
 SETTINGS: Final[Mapping[str, int]] = {
     "broker_timeout_ms": int(TIMEOUT_S * 1000),
     "scan_not_active_broker_interval_ms": 1_000,
-    "lease_ms": 3_000,
+    "lease_ms": 5_000,
     "connection_grace_ms": int(GRACE_S * 1000),
     "store_cut_off_ms": 4_000,
     "recovery_window_ms": int(RECOVERY_WINDOW_S * 1000),
     "hold_window_ms": 10_000,
     "self_check_interval_ms": 0,
-    "history_min_entries": 10,
-    "history_hard_limit": 30,
+    "history_min_entries": 6,
+    "history_hard_limit": 20,
 }
 """Times a tenth of the usual ones, so that a run is short. The history is small, so that it is trimmed."""
 SELF_CHECK_MS: Final = 6_000
@@ -257,6 +257,14 @@ class Ack:
     store: "StoreServer"
 
 
+def topics_of(group: str, config: int) -> list[str]:
+    """A configuration has the topics of the one before, and a new one."""
+    return [
+        *(f"{group}-{number}" for number in range(TOPICS)),
+        *(f"new-{group}-{number}" for number in range(2, config + 1)),
+    ]
+
+
 class Broker:
     """Registers every period with one worker, like a broker behind a load balancer."""
 
@@ -291,13 +299,14 @@ class Broker:
 
     @property
     def topics(self) -> list[str]:
-        return [f"{self.group}-{number}" for number in range(TOPICS)]
+        return topics_of(self.group, self.world.configs[self.group])
 
     @property
     def is_healthy(self) -> bool:
         return self.is_running and not self.process.is_suspended and self.has_registered
 
     def start(self) -> None:
+        self.process.kill()  # one that hangs in its last request
         self.process = Process(self.world.loop, self.name)
         self.is_running, self.acked_at, self.connection = True, None, None
         self.has_registered = False
@@ -322,7 +331,7 @@ class Broker:
 
     async def unregister(self) -> None:
         """104, as an orderly shutdown sends it. The process ends afterwards, whatever the answer is."""
-        connection = self.connection
+        connection, process = self.connection, self.process
         self.is_running, self.acked_at, self.unregistered_at = False, None, self.world.loop.now
         if connection:
             registry = connection.worker.registry
@@ -336,7 +345,8 @@ class Broker:
 
             with suppress(RoutebookError, ConnectionError):
                 await self.world.request(self, connection, remove)
-        self.kill()
+        if self.process is process:
+            self.kill()
 
     async def _run(self) -> None:
         while True:
@@ -378,7 +388,7 @@ class Broker:
         if result.status in ("changed", "unchanged"):
             self.acked_at, self.has_registered = sent_at, True
             self.acks.append(Ack(sent_at, self.world.loop.now, self.world.primary_of(connection.worker.place)))
-            self.world.checker.registered(self)
+            self.world.checker.registered(self, topics_of(self.group, config))
 
     def _caller(self, connection: BrokerConnection) -> Caller:
         return Caller(self.group, connection.peer)
@@ -391,5 +401,5 @@ class Broker:
             broker_id=self.broker_id,
             address=self.address,
             data_version=DataVersion(0, 1_700_000_000_000, config),
-            topics={topic: QueueData(config, config) for topic in self.topics},
+            topics={topic: QueueData(config, config) for topic in topics_of(self.group, config)},
         )

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from lupa import luajit21 as lua
@@ -17,6 +18,7 @@ from tests.simulation.memory_values import (
     COMMANDS,
     ENTRIES_PER_NODE,
     OK,
+    TYPE_NAMES,
     CommandError,
     Commands,
     Status,
@@ -35,8 +37,9 @@ class Snapshot:
     expiries: dict[bytes, int]
 
 
-_SORTED_PAIRS: Final = b"""
-local next_of, sort = next, table.sort
+_PRELUDE: Final = b"""
+local next_of, sort, unpack, type, format = next, table.sort, unpack, type, string.format
+
 function pairs(values)
   local keys, count, at = {}, 0, 0
   for key in next_of, values do
@@ -50,27 +53,103 @@ function pairs(values)
     return key, values[key]
   end
 end
+
+local call = redis.call  -- in Python
+local kinds, handlers, time
+
+-- Numbers become texts as Redis writes them.
+local function texts(word, ...)
+  if word == nil then
+    return
+  elseif type(word) == 'number' then
+    word = format(word % 1 == 0 and '%d' or '%.17g', word)
+  end
+  return word, texts(...)
+end
+
+function make_handlers(of_one, of_list)
+  local made = {}
+  for name, handler in next_of, of_one do
+    made[name] = function(...)
+      local reply = handler(texts(...))
+      return reply == nil and false or reply
+    end
+  end
+  for name, handler in next_of, of_list do
+    made[name] = function(...)
+      return { handler(texts(...)) }
+    end
+  end
+  return made
+end
+
+local NO_KEY = { ok = 'none' }
+
+function redis.call(command, key, ...)
+  if command == 'TYPE' then
+    return kinds[key] or NO_KEY
+  elseif command == 'TIME' then
+    return { time[1], time[2] }
+  end
+  local handler = handlers[command]
+  if handler then
+    return handler(key, ...)
+  end
+  return call(command, key, ...)
+end
+
+-- How many values a list has before its first nil, and these values. -1 and the value if it is no list; -2 and the text
+-- if it is an error.
+function flattened(reply)
+  if type(reply) ~= 'table' then
+    return -1, reply
+  end
+  local count = 0
+  while reply[count + 1] ~= nil do
+    count = count + 1
+  end
+  if count == 0 and reply.err then
+    return -2, reply.err
+  end
+  return count, unpack(reply, 1, count)
+end
+
+function run_script(script, store_kinds, store_handlers, seconds, microseconds, key, ...)
+  kinds, handlers, time = store_kinds, store_handlers, { seconds, microseconds }
+  KEYS, ARGV = { key }, { ... }
+  return flattened(script())
+end
 """
-"""LuaJIT orders the keys of a table differently in each process, and a seed has to give the same run in all of them."""
+"""LuaJIT orders the keys of a table differently in each process, and a seed has to give the same run in all of them:
+hence `pairs`. A call from Lua to Python takes longer than most commands, and two thirds of the calls ask for the type
+of a key: hence a table of the types, which Lua reads itself.
+"""
+_REPLY_IS_ONE_VALUE: Final = (
+    *(b"GET", b"HGET", b"HEXISTS", b"HLEN", b"ZSCORE", b"ZCARD", b"ZCOUNT", b"SISMEMBER", b"SCARD", b"PTTL"),
+    *(b"HSET", b"HSETNX", b"HDEL", b"HINCRBY", b"ZADD", b"ZREM", b"ZREMRANGEBYSCORE", b"SADD", b"SREM", b"PEXPIRE"),
+)
+_REPLY_IS_A_LIST: Final = (b"HMGET", b"HGETALL", b"SMEMBERS", b"ZRANGE", b"ZRANGEBYSCORE")
 
 
 class LuaScripts:
     """One Lua interpreter, with the scripts that it has compiled. Several stores use it, one call at a time."""
 
     def __init__(self) -> None:
-        self._lua = lua.LuaRuntime(encoding=None, unpack_returned_tuples=False, register_eval=False)
+        self._lua = lua.LuaRuntime(encoding=None, unpack_returned_tuples=True, register_eval=False)
         self._compiled: dict[bytes, Any] = {}
         self._table_from = self._lua.table_from
-        self._globals = self._lua.globals()
+        names = self._lua.globals()
         self._store: MemoryStore | None = None
         self._statuses: dict[bytes, Any] = {}
-        self._lua.execute(_SORTED_PAIRS)
         redis = self._lua.table_from(
             {b"call": self._call, b"pcall": self._pcall, b"sha1hex": lambda text: _sha1(text).encode()}
         )
-        self._globals[b"redis"] = redis
-        self._globals[b"cjson"] = self._lua.table_from({b"encode": _quote, b"decode": self._decode})
-        self._globals[b"bit"] = self._lua.table_from({b"band": lambda a, b: a & b, b"bnot": lambda a: ~a})
+        names[b"redis"] = redis
+        names[b"cjson"] = self._lua.table_from({b"encode": _quote, b"decode": self._decode})
+        names[b"bit"] = self._lua.table_from({b"band": lambda a, b: a & b, b"bnot": lambda a: ~a})
+        self._lua.execute(_PRELUDE)
+        self._run, self._flattened = names[b"run_script"], names[b"flattened"]
+        self._make_handlers = names[b"make_handlers"]
 
     def compile(self, source: bytes) -> bytes:
         sha1 = _sha1(source).encode()
@@ -78,16 +157,34 @@ class LuaScripts:
             self._compiled[sha1] = self._lua.compile(source)
         return sha1
 
+    def table_of_types(self) -> Any:
+        """Type of each key, as the reply of TYPE. A store keeps one for Lua to read."""
+        return self._table_from({})
+
+    def type_reply(self, kind: type) -> Any:
+        return self._to_status(TYPE_NAMES[kind])
+
+    def handlers_of(self, store: "MemoryStore") -> Any:
+        """The store's methods for the commands that scripts call most often, which Lua calls without `_call`."""
+        return self._make_handlers(
+            self._table_from({name: partial(COMMANDS[name], store) for name in _REPLY_IS_ONE_VALUE}),
+            self._table_from({name: partial(_unpacked, COMMANDS[name], store) for name in _REPLY_IS_A_LIST}),
+        )
+
     def run(self, store: "MemoryStore", sha1: bytes, keys: Words, arguments: Words) -> Any:
-        self._globals[b"KEYS"], self._globals[b"ARGV"] = self._table_from(keys), self._table_from(arguments)
+        assert len(keys) == 1
         self._store = store
+        seconds, microseconds = store.time()
         try:
-            return _to_reply(self._compiled[sha1]())
+            found = self._run(
+                self._compiled[sha1], store.types, store.handlers, seconds, microseconds, keys[0], *arguments
+            )
         except lua.LuaError as error:
             raise CommandError(f"ERR {error}") from error
+        return self._to_reply(found)
 
     def _call(self, command: bytes, *words: Any) -> Any:
-        """`redis.call`. It runs a hundred times per script, so each microsecond counts."""
+        """`redis.call`."""
         for word in words:
             if type(word) is not bytes:
                 words = tuple(map(_argument, words))
@@ -102,11 +199,14 @@ class LuaScripts:
         if reply is None:
             return False
         if kind is Status:
-            table = self._statuses.get(reply)
-            if table is None:
-                table = self._statuses[reply] = self._table_from({b"ok": bytes(reply)})
-            return table
+            return self._to_status(reply)
         return self._to_lua(reply)
+
+    def _to_status(self, reply: Status) -> Any:
+        table = self._statuses.get(reply)
+        if table is None:
+            table = self._statuses[reply] = self._table_from({b"ok": bytes(reply)})
+        return table
 
     def _pcall(self, command: bytes, *words: Any) -> Any:
         try:
@@ -115,13 +215,30 @@ class LuaScripts:
             return self._table_from({b"err": str(error).encode()})
 
     def _to_lua(self, reply: Any) -> Any:
-        if reply is None:
-            return False
-        if isinstance(reply, list):
-            if any(one is None or isinstance(one, list) for one in reply):
-                reply = [self._to_lua(one) for one in reply]
-            return self._table_from(reply)
-        return reply
+        if type(reply) is not list:
+            return False if reply is None else reply
+        return self._table_from(
+            [False if one is None else self._to_lua(one) if type(one) is list else one for one in reply]
+        )
+
+    def _to_reply(self, found: Any) -> Any:
+        """From what `flattened` returns. False becomes nil, and numbers lose their fraction."""
+        if type(found) is not tuple:
+            return []  # only the length of a list that is empty
+        count, *values = found
+        if count == -2:
+            raise CommandError(values[0].decode())
+        replies = [one if type(one) is bytes else self._value_to_reply(one) for one in values]
+        return replies[0] if count == -1 else replies
+
+    def _value_to_reply(self, value: Any) -> Any:
+        if value is None or value is False:
+            return None
+        if value is True:
+            return 1
+        if isinstance(value, int | float):
+            return int(value)
+        return self._to_reply(self._flattened(value))
 
     def _decode(self, text: bytes) -> Any:
         return self._json_to_lua(json.loads(text))
@@ -136,10 +253,16 @@ class LuaScripts:
 
 class MemoryStore(Commands):
     def __init__(self, clock: Clock, scripts: LuaScripts, *, entries_per_node: int = ENTRIES_PER_NODE) -> None:
+        self.types = scripts.table_of_types()
+        """As Lua sees them."""
         super().__init__(clock, entries_per_node)
+        self.handlers = scripts.handlers_of(self)
         self.loaded: set[bytes] = set()
         """Scripts that EVALSHA finds."""
         self._scripts = scripts
+
+    def _type_changed(self, key: bytes, kind: type | None) -> None:
+        self.types[key] = None if kind is None else self._scripts.type_reply(kind)
 
     # -- the state as a whole
 
@@ -148,7 +271,10 @@ class MemoryStore(Commands):
 
     def restore(self, snapshot: Snapshot) -> None:
         """The store has the state of a snapshot, and no scripts."""
-        self.values = {key: copy_of(value) for key, value in snapshot.values.items()}
+        for key in list(self.values):
+            self._delete(key)
+        for key, value in snapshot.values.items():
+            self._put(key, copy_of(value))
         self._expiries = dict(snapshot.expiries)
         self.loaded.clear()
 
@@ -156,7 +282,7 @@ class MemoryStore(Commands):
 
     def execute(self, *words: str | bytes | int | float) -> Any:
         """One command of a client. Raises CommandError for an error reply."""
-        command, *arguments = map(_word, words)
+        command, *arguments = [word if type(word) is bytes else str(word).encode() for word in words]
         if command == b"EVALSHA" or command == b"EVAL":
             return self._evaluate(command, arguments)
         if command == b"SCRIPT":
@@ -176,6 +302,8 @@ class MemoryStore(Commands):
         keys = int(number)
         # The clock stands still while a script runs, and no key expires.
         self._frozen_ms = self._clock()
+        for key in [key for key, end in self._expiries.items() if end <= self._frozen_ms]:
+            self._delete(key)
         try:
             return self._scripts.run(self, script, rest[:keys], rest[keys:])
         finally:
@@ -191,10 +319,8 @@ class MemoryStore(Commands):
         return sha1
 
 
-def _word(word: str | bytes | int | float) -> bytes:
-    if type(word) is bytes:
-        return word
-    return str(word).encode()
+def _unpacked(handler: Callable[..., Any], store: MemoryStore, *words: bytes) -> tuple[Any, ...]:
+    return tuple([False if one is None else one for one in handler(store, *words)])
 
 
 def _argument(word: Any) -> bytes:
@@ -204,26 +330,6 @@ def _argument(word: Any) -> bytes:
     if isinstance(word, bool) or not isinstance(word, int | float):
         raise CommandError("ERR Lua redis lib command arguments must be strings or integers")
     return b"%d" % word if word == int(word) else f"{word:.17g}".encode()
-
-
-def _to_reply(value: Any) -> Any:
-    """From what a script returns. A list ends at its first nil, false becomes nil, and numbers lose their fraction."""
-    if value is None or value is False:
-        return None
-    if value is True:
-        return 1
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, int | float):
-        return int(value)
-    replies: list[Any] = []
-    at = 1
-    while (one := value[at]) is not None:
-        replies.append(_to_reply(one))
-        at += 1
-    if at == 1 and (error := value[b"err"]) is not None:
-        raise CommandError(error.decode())
-    return replies
 
 
 _ESCAPES: Final = {

@@ -87,9 +87,21 @@ class Commands:
             self._delete(key)
         return self.values.get(key)
 
+    def _put(self, key: bytes, value: Value) -> None:
+        before = self.values.get(key)
+        self.values[key] = value
+        if type(before) is not type(value):
+            self._type_changed(key, type(value))
+
     def _delete(self, key: bytes) -> bool:
         self._expiries.pop(key, None)
-        return self.values.pop(key, None) is not None
+        if self.values.pop(key, None) is None:
+            return False
+        self._type_changed(key, None)
+        return True
+
+    def _type_changed(self, key: bytes, kind: type | None) -> None:
+        """Called when a key gets a value of another type, or is deleted."""
 
     def _hash(self, key: bytes) -> dict[bytes, bytes] | None:
         value = self._value(key)
@@ -119,12 +131,12 @@ class Commands:
 
     # -- keys
 
-    def _time(self) -> list[bytes]:
+    def time(self) -> list[bytes]:
         ms = self.now_ms()
         return [b"%d" % (ms // 1000), b"%d" % (ms % 1000 * 1000)]
 
     def _type(self, key: bytes) -> Status:
-        return _TYPE_NAMES[type(self._value(key))]
+        return TYPE_NAMES[type(self._value(key))]
 
     def _exists(self, *keys: bytes) -> int:
         return sum(self._value(key) is not None for key in keys)
@@ -137,9 +149,9 @@ class Commands:
         if value is None:
             raise CommandError("ERR no such key")
         expiry = self._expiries.pop(source, None)
+        self._delete(source)
         self._delete(target)
-        del self.values[source]
-        self.values[target] = value
+        self._put(target, value)
         if expiry is not None:
             self._expiries[target] = expiry
         return OK
@@ -147,7 +159,10 @@ class Commands:
     def _pexpire(self, key: bytes, ms: bytes) -> int:
         if self._value(key) is None:
             return 0
-        self._expiries[key] = self.now_ms() + int(ms)
+        if int(ms) <= 0:
+            self._delete(key)
+        else:
+            self._expiries[key] = self.now_ms() + int(ms)
         return 1
 
     def _pttl(self, key: bytes) -> int:
@@ -166,7 +181,7 @@ class Commands:
 
     def _set_string(self, key: bytes, text: bytes, *options: bytes) -> Status:
         self._expiries.pop(key, None)
-        self.values[key] = text
+        self._put(key, text)
         if options:
             assert options[0].upper() == b"PX", options
             self._expiries[key] = self.now_ms() + int(options[1])
@@ -175,7 +190,7 @@ class Commands:
     def _setnx(self, key: bytes, text: bytes) -> int:
         if self._value(key) is not None:
             return 0
-        self.values[key] = text
+        self._put(key, text)
         return 1
 
     # -- hashes
@@ -200,7 +215,7 @@ class Commands:
     def _hset(self, key: bytes, *pairs: bytes) -> int:
         found = self._hash(key)
         if found is None:
-            found = self.values[key] = {}
+            self._put(key, found := {})
         before = len(found)
         found.update(zip(pairs[::2], pairs[1::2], strict=True))
         return len(found) - before
@@ -232,7 +247,7 @@ class Commands:
     def _sadd(self, key: bytes, *members: bytes) -> int:
         found = self._set(key)
         if found is None:
-            found = self.values[key] = SetValue()
+            self._put(key, found := SetValue())
         before = len(found)
         found.update(dict.fromkeys(members))
         return len(found) - before
@@ -288,7 +303,7 @@ class Commands:
             scores[member] = score
             changed += 1
         if found is None and scores:
-            self.values[key] = SortedSet(scores)
+            self._put(key, SortedSet(scores))
         elif found is not None:
             found.changed()
         return changed if b"CH" in flags else added
@@ -346,7 +361,7 @@ class Commands:
         if new <= last:
             raise CommandError("ERR The ID specified in XADD is equal or smaller than the target stream top item")
         if found is None:
-            found = self.values[key] = Stream()
+            self._put(key, found := Stream())
         found.entries.append((new, list(fields)))
         found.last = new
         self.appended.add(key)
@@ -406,7 +421,7 @@ class Commands:
 
 WRONG_TYPE: Final = CommandError("WRONGTYPE Operation against a key holding the wrong kind of value")
 _ZADD_FLAGS: Final = frozenset({b"NX", b"XX", b"GT", b"LT", b"CH"})
-_TYPE_NAMES: Final[dict[type, Status]] = {
+TYPE_NAMES: Final[dict[type, Status]] = {
     type(None): Status(b"none"),
     bytes: Status(b"string"),
     dict: Status(b"hash"),
@@ -415,7 +430,7 @@ _TYPE_NAMES: Final[dict[type, Status]] = {
     Stream: Status(b"stream"),
 }
 COMMANDS: Final[dict[bytes, Callable[..., Any]]] = {
-    b"TIME": Commands._time,
+    b"TIME": Commands.time,
     b"TYPE": Commands._type,
     b"EXISTS": Commands._exists,
     b"DEL": Commands._del,

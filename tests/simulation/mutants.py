@@ -20,7 +20,9 @@ from routebook.replica import feed, load
 from routebook.replica.feed import Feed
 from routebook.replica.load import Position
 from tests.simulation.__main__ import run_seeds, with_fixed_hashes
-from tests.simulation.world import scripts
+from tests.simulation.plan import draw_plan
+from tests.simulation.shrinking import describe, shrink
+from tests.simulation.world import quiet, run_plan, scripts
 from tests.support.scripts import with_replaced_text
 
 MOST_SEEDS: Final = 3000
@@ -140,10 +142,18 @@ def find(name: str, most: int) -> Finding:
     return Finding(0, "", 0)
 
 
+def shortest_script(name: str, seed: int) -> str:
+    """The events that are enough for the fault to be found."""
+    with mutated(name) as script_set, quiet():
+        plan = draw_plan(seed)
+        return describe(*shrink(plan, run_plan(plan, script_set), lambda shorter: run_plan(shorter, script_set)))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", help="some of them only")
     parser.add_argument("--most", type=int, default=MOST_SEEDS, help="seeds for each")
+    parser.add_argument("--script", action="store_true", help="print the shortest script of events for each, too")
     options = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
         command = [sys.executable, "-m", "tests.simulation.mutants", *sys.argv[1:]]
@@ -155,6 +165,8 @@ def main() -> int:
         missed += not finding.seeds
         found = f"{finding.seeds} | {finding.invariant}" if finding.seeds else f"not within {options.most} | "
         print(f"| {MUTANTS[name].text} | {found} |", flush=True)
+        if options.script and finding.seeds:
+            print(shortest_script(name, finding.seed), flush=True)
     return 1 if missed else 0
 
 

@@ -6,7 +6,6 @@ have been carried out; a new set of connections is a new epoch.
 """
 
 import asyncio
-import contextvars
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +40,6 @@ class Network:
         self.store_delay_s = 0.0
         """Added to each call to the store while it is slow."""
         self._cuts: dict[frozenset[str], int] = {}
-        self._outside = contextvars.Context()
         self._held: list[tuple[frozenset[str], Callable[[], None]]] = []
 
     def delay(self) -> float:
@@ -51,7 +49,7 @@ class Network:
 
     def at(self, when: float, callback: Callable[..., Any], *arguments: Any) -> None:
         """As no process, so that it happens even if the sender is killed."""
-        self.loop.call_at(when, callback, *arguments, context=self._outside)
+        self.loop.call_outside(when, callback, arguments)
 
     def deliver(self, source: str, target: str, callback: Callable[..., Any], *arguments: Any) -> None:
         """A message: lost if the two are cut apart when it is sent or when it arrives."""
@@ -72,7 +70,7 @@ class Network:
             callback(*arguments)
 
     def is_cut(self, one: str, other: str) -> bool:
-        return frozenset((one, other)) in self._cuts
+        return bool(self._cuts) and frozenset((one, other)) in self._cuts
 
     def cut(self, one: str, other: str) -> None:
         pair = frozenset((one, other))

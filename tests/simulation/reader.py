@@ -34,12 +34,14 @@ class HistoryReader:
         self._newest: tuple[int, int] = (0, 0)
         self._entries: list[Entry] | None = []
         """Since the first entry of the store, or since a baseline; None while a baseline is awaited."""
+        self.away_until = 0.0
 
     async def run(self) -> None:
         while True:
             may_be_away = self._newest[1] > 0 and self._world.loop.now < self._world.plan.end_of_events
             is_away = may_be_away and self._world.chance.random() < 0.1
             await asyncio.sleep(AWAY_S if is_away else PERIOD_S)
+            await asyncio.sleep(self.away_until - self._world.loop.now)
             try:
                 await self._read()
             except StoreError:

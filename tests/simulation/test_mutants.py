@@ -2,14 +2,10 @@
 
 import pytest
 
-from tests.simulation.mutants import MOST_SEEDS, MUTANTS, find
+from tests.simulation.mutants import MOST_SEEDS, MUTANTS, find, shortest_script
+from tests.simulation.plan import draw_plan
 
 EASY = ("touch-revision", "pause")
-MEASURED = (
-    *("fence", "touch-revision", "late-verdict", "no-recovery", "identity", "pause", "stamps", "lost-tail", "reopen"),
-    *("stale-base", "lease-after-clock"),
-)
-"""Those in the table of docs/simulation.md."""
 
 
 @pytest.mark.parametrize("name", EASY)
@@ -17,7 +13,17 @@ def test_a_fault_is_found_soon(name: str) -> None:
     assert find(name, 300).seeds > 0
 
 
+def test_a_failing_seed_becomes_a_short_script() -> None:
+    finding = find("touch-revision", 300)
+    plan = draw_plan(finding.seed)
+    sentences = shortest_script("touch-revision", finding.seed).splitlines()
+    assert sentences[0].startswith(f"{plan.workers} workers and ")
+    assert sentences[-1].endswith(".")
+    assert f"{finding.invariant} is violated" in sentences[-1]
+    assert len(sentences) <= len(plan.lines()) + 1
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MEASURED)
+@pytest.mark.parametrize("name", MUTANTS)
 def test_each_fault_is_found(name: str) -> None:
     assert find(name, MOST_SEEDS).seeds, MUTANTS[name].text

@@ -13,7 +13,7 @@ import random
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import Any, Final, TypeVar
@@ -25,6 +25,8 @@ MAX_STEPS: Final = 3_000_000
 
 _Result = TypeVar("_Result")
 _process: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("process", default=None)
+process_here = _process.get
+copy_context = contextvars.copy_context
 
 
 class Process:
@@ -53,6 +55,10 @@ class Process:
             self.tasks = [one for one in self.tasks if not one.done()]
         return task
 
+    def spawn_later(self, work: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> None:
+        """For a timer, which must not create the coroutine before."""
+        self.spawn(work(*arguments))
+
     def kill(self) -> None:
         self.is_alive = False
         self.backlog.clear()
@@ -72,13 +78,19 @@ class Handle:
     __slots__ = ("_when", "arguments", "callback", "context", "is_cancelled", "process")
 
     def __init__(
-        self, when: float, callback: Callable[..., Any], arguments: Any, context: contextvars.Context | None
+        self,
+        when: float,
+        callback: Callable[..., Any],
+        arguments: Any,
+        context: contextvars.Context | None,
+        process: Process | None,
     ) -> None:
         self._when = when
         self.callback = callback
         self.arguments = arguments
-        self.context = contextvars.copy_context() if context is None else context
-        self.process = self.context.get(_process)
+        self.context = context
+        """None: what no process does, so it runs in the context of the loop."""
+        self.process = process
         self.is_cancelled = False
 
     def cancel(self) -> None:
@@ -126,8 +138,8 @@ class VirtualLoop(_AnyLoop):  # type: ignore[misc]
                     self._run(ready.popleft())
                 if not timers or timers[0][0] > end:
                     break
-                self.now = timers[0][0]
-                while timers and timers[0][0] <= self.now:
+                now = self.now = timers[0][0]
+                while timers and timers[0][0] <= now:
                     handle = heappop(timers)[2]
                     if not handle.is_cancelled:
                         ready.append(handle)
@@ -150,7 +162,10 @@ class VirtualLoop(_AnyLoop):  # type: ignore[misc]
                 return
         self.steps += 1
         try:
-            handle.context.run(handle.callback, *handle.arguments)
+            if handle.context is None:
+                handle.callback(*handle.arguments)
+            else:
+                handle.context.run(handle.callback, *handle.arguments)
         except Exception as error:
             self.call_exception_handler({"message": f"{handle.callback} failed", "exception": error})
 
@@ -171,7 +186,11 @@ class VirtualLoop(_AnyLoop):  # type: ignore[misc]
     def call_soon(
         self, callback: Callable[..., Any], *arguments: Any, context: contextvars.Context | None = None
     ) -> Handle:
-        handle = Handle(self.now, callback, arguments, context)
+        if context is None:
+            context, process = copy_context(), process_here()
+        else:
+            process = context.get(_process)
+        handle = Handle(self.now, callback, arguments, context, process)
         if not self._is_over:
             self._ready.append(handle)
         return handle
@@ -184,11 +203,24 @@ class VirtualLoop(_AnyLoop):  # type: ignore[misc]
     def call_at(
         self, when: float, callback: Callable[..., Any], *arguments: Any, context: contextvars.Context | None = None
     ) -> Handle:
-        handle = Handle(when, callback, arguments, context)
+        if context is None:
+            context, process = copy_context(), process_here()
+        else:
+            process = context.get(_process)
+        handle = Handle(when, callback, arguments, context, process)
+        self._schedule(when, handle)
+        return handle
+
+    def call_outside(self, when: float, callback: Callable[..., Any], arguments: Sequence[Any]) -> Handle:
+        """As no process, so that it happens even if the caller's process is killed."""
+        handle = Handle(when, callback, arguments, None, None)
+        self._schedule(when, handle)
+        return handle
+
+    def _schedule(self, when: float, handle: Handle) -> None:
         if not self._is_over:
             self._timer_number += 1
-            heappush(self._timers, (max(when, self.now), self._timer_number, handle))
-        return handle
+            heappush(self._timers, (when if when > self.now else self.now, self._timer_number, handle))
 
     def create_future(self) -> "asyncio.Future[Any]":
         return asyncio.Future(loop=self)

@@ -22,7 +22,7 @@ from tests.simulation.checker import Checker, Result
 from tests.simulation.fleet import REQUEST_TIMEOUT_S, Broker, BrokerConnection, Worker
 from tests.simulation.lua_store import LuaScripts, MemoryStore, Snapshot
 from tests.simulation.network import STORE, Network, StoreServer
-from tests.simulation.plan import CALM_S, Event, Plan
+from tests.simulation.plan import Event, Plan
 from tests.simulation.reader import HistoryReader
 from tests.simulation.virtual_time import EPOCH_S, Process, VirtualLoop, virtual
 
@@ -32,8 +32,17 @@ LOOKUP_PERIOD_S: Final = 0.4
 OPERATOR_PERIOD_S: Final = 3.0
 KEY_VALUE_PERIOD_S: Final = 0.8
 """Where a reader follows the history, it is filled with key-values."""
-UPKEEP: Final[dict[str, Any]] = {"TRIM_PERIOD_S": 4.0, "CHECK_PERIOD_S": 1.0, "AFTER_A_LOSS_MS": 3_000}
+UPKEEP: Final[dict[str, Any]] = {
+    "TRIM_PERIOD_S": 4.0,
+    "CHECK_PERIOD_S": 1.0,
+    "AFTER_A_LOSS_MS": 3_000,
+    "PAUSE_AFTER_FAILURE_S": 2.0,
+}
 """The leader maintains the history more often than usual, as runs are short."""
+MANY_CHANGES: Final = 20
+"""More than the history keeps for nobody; twice as many are more than it keeps for a reader."""
+SLOW_AROUND_S: Final = 3.0
+"""A deadline may be this far from the moment at which its broker continues."""
 OPERATOR: Final = Caller("operator", "10.9.9.9:1")
 
 _Result = TypeVar("_Result")
@@ -102,8 +111,10 @@ class World:
                 self._at(event.at, self._carry_out, number, event)
             end = self.plan.end_of_events
             self._at(end, self._calm_down)
+            end_of_calm = end + self.plan.calm_s
+            self._at(end_of_calm - 1.0, self._change_once_more)
             try:
-                self.loop.run_until(end + CALM_S)
+                self.loop.run_until(end_of_calm)
                 if not self.loop.stopped:
                     self.checker.check_end()
             finally:
@@ -125,6 +136,10 @@ class World:
         for broker in self.brokers.values():
             if broker.process.is_suspended:
                 broker.process.resume()
+
+    def _change_once_more(self) -> None:
+        """All workers have to show it within a second."""
+        self._outside.spawn(self._put_many(-1, 1))
 
     def bury(self) -> None:
         """What the processes were doing when the run ended is dropped without a word."""
@@ -221,7 +236,8 @@ class World:
             self.checker.watch_service()
             serving = [worker for worker in self.workers.values() if worker.serves]
             broker = self.chance.choice(list(self.brokers.values()))
-            topic = self.chance.choice(broker.topics)
+            # A new topic is where a worker that has missed something shows it.
+            topic = broker.topics[-1] if self.chance.random() < 0.3 else self.chance.choice(broker.topics)
             if serving:
                 self.checker.looked_up(self.chance.choice(serving), broker, topic)
 
@@ -238,6 +254,15 @@ class World:
             await asyncio.sleep(KEY_VALUE_PERIOD_S)
             number += 1
             await self._administrate(partial(self._put_number, number))
+
+    async def _put_many(self, number: int, many: int) -> None:
+        """Many changes at once, so that the history is trimmed."""
+
+        async def put_all(worker: Worker) -> None:
+            for count in range(many):
+                await worker.registry.put_kv("sim", "burst", f"{number}.{count}", OPERATOR)
+
+        await self._administrate(put_all)
 
     async def _put_number(self, number: int, worker: Worker) -> None:
         await worker.registry.put_kv("sim", "number", str(number), OPERATOR)
@@ -399,12 +424,14 @@ def _fail_over(world: World, number: int, event: Event, seconds: float, _w: Any,
     world._stop_store(seconds)
     world.store.store.restore(snapshot)
     since = world.loop.now - event.values["lost"]
+    world.checker.store_restored(world.store, since)
     world.checker.store_lost_writes(lambda ack: ack.received_at < since and ack.store is world.store)
 
 
 def _empty_store(world: World, _n: int, _e: Event, seconds: float, _w: Any, _b: Any) -> None:
     world._stop_store(seconds)
     world.store.store.restore(Snapshot({}, {}))
+    world.checker.store_restored(world.store, 0.0)
     world.checker.store_lost_writes(lambda _: False)
 
 
@@ -423,6 +450,7 @@ def _split_store(world: World, _n: int, _e: Event, seconds: float, worker: Worke
     for connection in [one for one in old.connections if one.place != worker.place]:
         old.reset_connections(connection.place)
     split_at = world.loop.now
+    world.checker.store_restored(old, split_at)
     world.checker.store_lost_writes(lambda _: True, until=world.loop.now + seconds)
 
     def heal() -> None:
@@ -440,6 +468,24 @@ def _slow_store(world: World, _n: int, event: Event, seconds: float, _w: Any, _b
         world.network.store_delay_s = 0.0
 
     world._later(seconds, end)
+
+
+def _miss_changes(world: World, number: int, event: Event, seconds: float, worker: Worker, broker: Broker) -> None:
+    _cut_worker(world, number, event, seconds, worker, broker)
+    world._later(0.5, _change_topics, world, number, event, seconds, worker, broker)
+    world._later(1.5, world._outside.spawn_later, world._put_many, number, MANY_CHANGES)
+
+
+def _reader_away(world: World, number: int, _e: Event, seconds: float, _w: Any, _b: Any) -> None:
+    if world.reader:
+        world.reader.away_until = world.loop.now + seconds
+        world._later(1.0, world._outside.spawn_later, world._put_many, number, 2 * MANY_CHANGES)
+
+
+def _nearly_expire(world: World, number: int, event: Event, seconds: float, worker: Any, broker: Broker) -> None:
+    """The broker continues while the leader decides about it."""
+    _hang_broker(world, number, event, seconds, worker, broker)
+    world._later(seconds - SLOW_AROUND_S, _slow_store, world, number, event, 2 * SLOW_AROUND_S, worker, broker)
 
 
 def _forget_scripts(world: World, _n: int, _e: Event, _s: float, _w: Any, _b: Any) -> None:
@@ -495,6 +541,9 @@ HANDLERS: Final[dict[str, Callable[..., None]]] = {
     "empty-store": _empty_store,
     "split-store": _split_store,
     "slow-store": _slow_store,
+    "miss-changes": _miss_changes,
+    "reader-away": _reader_away,
+    "nearly-expire": _nearly_expire,
     "forget-scripts": _forget_scripts,
     "jump-store-clock": _jump_store_clock,
     "jump-worker-clock": _jump_worker_clock,
@@ -510,6 +559,8 @@ def quiet() -> Iterator[None]:
     hook, level = sys.unraisablehook, logging.root.manager.disable
     sys.unraisablehook = lambda _: None
     logging.disable(logging.CRITICAL)
+    gc.collect()
+    gc.freeze()  # so that a collection after some runs looks at what these runs have left, not at all modules
     gc.disable()
     try:
         with warnings.catch_warnings():
@@ -518,6 +569,7 @@ def quiet() -> Iterator[None]:
     finally:
         logging.disable(level)
         gc.enable()
+        gc.unfreeze()
         gc.collect()
         sys.unraisablehook = hook
 
