@@ -47,7 +47,7 @@ async def test_a_worker_waiting_for_its_store_is_alive_and_becomes_ready_later(t
     store_port, admin = free_ports(2)
     store = EmbeddedStore(tmp_path / "data", port=store_port)
     with worker(store_port, admin, 60_000, tmp_path / "log") as process:
-        await until(lambda: status(admin, "/livez") == 200, timeout_s=30)
+        await until(lambda: status(admin, "/livez") == 200)
         answer = ask(admin, "/readyz")
         assert answer is not None
         assert answer.status_code == 503
@@ -55,7 +55,7 @@ async def test_a_worker_waiting_for_its_store_is_alive_and_becomes_ready_later(t
         assert status(admin, "/metrics") == 200
         store.start()
         try:
-            await until(lambda: status(admin, "/readyz") == 200, timeout_s=30)
+            await until(lambda: status(admin, "/readyz") == 200)
             process.send_signal(signal.SIGTERM)
             assert process.wait(20) == 0
         finally:
@@ -67,7 +67,7 @@ async def test_a_worker_waiting_for_its_store_is_alive_and_becomes_ready_later(t
 async def test_a_waiting_worker_can_be_stopped(tmp_path: Path) -> None:
     store_port, admin = free_ports(2)
     with worker(store_port, admin, 60_000, tmp_path / "log") as process:
-        await until(lambda: status(admin, "/livez") == 200, timeout_s=30)
+        await until(lambda: status(admin, "/livez") == 200)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
 
@@ -75,6 +75,6 @@ async def test_a_waiting_worker_can_be_stopped(tmp_path: Path) -> None:
 async def test_the_wait_ends_with_the_reason(tmp_path: Path) -> None:
     store_port, admin = free_ports(2)
     with worker(store_port, admin, 100, tmp_path / "log") as process:
-        assert process.wait(30) == 3
+        assert process.wait(60) == 3
     (sentence,) = [line for line in (tmp_path / "log").read_text().splitlines() if line.startswith("Error:")]
     assert f"127.0.0.1:{store_port}" in sentence
