@@ -72,9 +72,9 @@ def everything(rows: DataFrame) -> None:
 # -- from the store to the lake
 
 
-def read_source(spark: SparkSession, after_version: int = 0) -> DataFrame:
-    """The entries after this version, from the store that the environment names."""
-    options = {"entries_per_partition": "250000"}
+def read_source(spark: SparkSession, after_version: int = 0, *, decoded: bool = False) -> DataFrame:
+    """The entries after this version, from the store that the environment names. `decoded`: as an ingest reads them."""
+    options = {"entries_per_partition": "250000", "decoded": str(decoded).lower()}
     if after_version:
         options["start_id"] = f"{synthetic.FIRST_MS + after_version}-{after_version}"
     return spark.read.format("routebook").options(**options).load()
@@ -99,22 +99,25 @@ def measure_reading(spark: SparkSession, folder: Path, results: Results) -> None
             assert lake.changes.pin().record("changes") == STREAM_ENTRIES
 
         ingested()
-        loop_s, read_s, parsed_s, ingest_s = stream.best_of(
+        loop_s, read_s, from_text_s, parsed_s, ingest_s = stream.best_of(
             ROUNDS,
             lambda: stream.loop(store.url),
             lambda: everything(source()),
             lambda: everything(parse(source(), synthetic.NAMESPACE, 0, 0)),
+            lambda: everything(parse(source(decoded=True), synthetic.NAMESPACE, 0, 0)),
             ingested,
         )
         for what, seconds in (
             ("client loop of XRANGE", loop_s),
             ("source", read_s),
-            ("parsed", parsed_s),
+            ("parsed by Spark", from_text_s),
+            ("decoded and parsed", parsed_s),
             ("in the lake", ingest_s),
         ):
             print(f"    {what:<24} {seconds:6.2f} s  {STREAM_ENTRIES / seconds / 1000:6.0f} k entries/s")
         results.ratio("read through the source, against the client loop (rate)", loop_s / read_s, 0.5, most=False)
         results.ratio("read and parsed, against read alone (rate)", read_s / parsed_s, 0.3, most=False)
+        results.ratio("the same without decoding where it is read", read_s / from_text_s, None, most=False)
         results.ratio("store -> committed, against the client loop (rate)", loop_s / ingest_s, 0.15, most=False)
 
         lake = Lake(str(folder / "lake-0"), synthetic.NAMESPACE)
@@ -122,7 +125,7 @@ def measure_reading(spark: SparkSession, folder: Path, results: Results) -> None
         in_store = stream.bytes_in_store(store.url)
         print(f"    {in_store / 1e6:.0f} MB in the store, {in_lake / 1e6:.0f} MB in the lake")
         results.ratio("size in the lake, against the store", in_lake / in_store, 0.15, most=True)
-        _measure_small_batches(spark, folder, store.url, lake, source, results)
+        _measure_small_batches(spark, folder, store.url, lake, partial(source, decoded=True), results)
 
 
 def _measure_small_batches(
@@ -159,7 +162,7 @@ def measure_profile(spark: SparkSession, folder: Path) -> None:
         lake = Lake(str(folder / "lake-of-small-batches"), synthetic.NAMESPACE)
         lake.changes.create()
         commit(read_source(spark), lake.changes, ingested_ms=0)
-        profile.measure_small_batch(store.url, lake, partial(read_source, spark), everything, SMALL_BATCH)
+        profile.measure_small_batch(store.url, lake, partial(read_source, spark, decoded=True), everything, SMALL_BATCH)
 
 
 # -- the questions, against other tools

@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.history import stream, synthetic
 from routebook_pipeline.kinds import KNOWN_FORMAT
 from routebook_pipeline.lake.commit import commit
-from routebook_pipeline.lake.parsing import CHANGE_FIELDS, PARSERS, Batch, parse, with_positions
+from routebook_pipeline.lake.parsing import PARSERS, Batch, parse, with_positions
 from routebook_pipeline.lake.tables import Lake
+from routebook_pipeline.source.decoding import CHANGE_FORMAT
 
 FILES = 4
 ROUNDS = 3
@@ -31,7 +32,7 @@ def measure_parsing(spark: SparkSession, folder: Path, entries: int, run: Run) -
         payloads = pyarrow.array([stream.payload_of(version) for version in versions], pyarrow.binary())
         parquet.write_table(pyarrow.table({"entry_id": ids, "payload": payloads}), place / f"{number}.parquet")
     positioned = with_positions(spark.read.parquet(str(place)))
-    fields = ", ".join(f"{name} {kind.simpleString()}" for name, kind in CHANGE_FIELDS.items())
+    fields = ", ".join(f"{name} {kind.simpleString()}" for name, kind in CHANGE_FORMAT.fields.items())
     validated = PARSERS["changes"].validate(positioned, KNOWN_FORMAT)
     steps = {
         "read, with positions": positioned,

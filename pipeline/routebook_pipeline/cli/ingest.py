@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from routebook_pipeline.lake.tables import Lake
 
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_FAIR: Final = {"spark.scheduler.mode": "FAIR"}
+"""Otherwise the tasks of a batch wait for all tasks of a refresh that were there before them."""
 MIN_SHOWN_SPEED: Final = 100
 """Entries per second. A lower speed only shows that there was nothing to read for a while."""
 
@@ -88,7 +90,8 @@ def command(
 
     if once:
         check_store_answers(common)
-    with Progress() as progress, spark_session(common, progress) as spark, stop_on_signals(progress) as stop:
+    shared = {} if refresh is None else _FAIR
+    with Progress() as progress, spark_session(common, progress, shared) as spark, stop_on_signals(progress) as stop:
         run_ingest(
             spark,
             common,
@@ -226,6 +229,8 @@ class Refresher:
 
     def refresh(self) -> None:
         """A failure is logged, and the next refresh tries again; the ingest continues."""
+        # A pool of its own, which shares the cores fairly with that of the batches.
+        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "refresh")
         try:
             self._refresh()
         finally:

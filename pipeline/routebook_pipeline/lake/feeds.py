@@ -222,6 +222,7 @@ class Feed:
             "stream": self.stream,
             "namespace": self.lake.namespace,
             "on_loss": self.options.on_loss,
+            "decoded": "true",
         }
         if held is not None:
             # Before any loss is reported or recorded: another history is no loss of this one.

@@ -119,6 +119,7 @@ class SupervisedFeed:
         self._backoff_s = FIRST_BACKOFF_S
         self._batches = 0
         self._start_at = clock()
+        self._has_failed = False
 
     def check(self, spark: SparkSession, trigger_s: float) -> None:
         query = self.feed.query
@@ -135,6 +136,11 @@ class SupervisedFeed:
             if not _is_java_running(spark):
                 raise
             self._schedule_restart(failed)
+            return
+        if self._has_failed:
+            # Without a change there is no batch, whose line would show the same.
+            self._on_event(FeedEvent(self.feed.stream, "restarted"))
+        self._has_failed = False
 
     def _schedule_restart(self, error: BaseException) -> None:
         known = unwrap_spark_error(error)
@@ -142,7 +148,7 @@ class SupervisedFeed:
             raise known
         if self.feed.batches > self._batches:
             self._batches, self._backoff_s = self.feed.batches, FIRST_BACKOFF_S
-        self.feed.query = None
+        self.feed.query, self._has_failed = None, True
         self._start_at = self._clock() + self._backoff_s
         reason = (str(known or error).strip() or type(error).__name__).splitlines()[0]
         self._on_event(FeedEvent(self.feed.stream, f"restarting in {self._backoff_s:g} s: {reason}"))

@@ -46,7 +46,8 @@ def compact(lake: Lake, *, log: Log = lambda _: None) -> Compacted:
     for table in _history_tables(lake):
         done = compact_table(table)
         joined, into = joined + done.joined, into + done.into
-        log(f"{table.name}: {done.joined} files joined into {done.into}")
+        if done.joined:
+            log(f"{table.name}: {done.joined} files joined into {done.into}")
     return Compacted(joined, into)
 
 

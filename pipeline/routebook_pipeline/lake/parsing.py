@@ -11,26 +11,25 @@ with the types that its values really have, which names the wrong field.
 The rules are SQL text: as column objects they take thousands of calls into the JVM, a second for every batch.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 the usual name
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from routebook_pipeline.history import ERA_SHIFT
-from routebook_pipeline.kinds import BY_TITLE, COMMON_FIELDS, FORMER_TITLES, KNOWN_FORMAT, OPTIONAL, REQUIRED, Kind
+from routebook_pipeline.kinds import FORMER_TITLES, KNOWN_FORMAT, Kind
 from routebook_pipeline.schemas import CHANGES, PULSES
+from routebook_pipeline.source.decoding import (
+    CHANGE_FORMAT,
+    GAPS_CODE,
+    GAPS_FORMAT,
+    QUEUE_ITEM,
+    EntryFormat,
+    ListRule,
+)
 from routebook_pipeline.source.reading import HOLE_PREFIX
 
 NEWER: Final = "newer"
@@ -39,78 +38,54 @@ NEWER: Final = "newer"
 _JSON_OPTIONS = {"columnNameOfCorruptRecord": "corrupt", "allowSingleQuotes": "false"}
 
 
-@dataclass(frozen=True)
-class ListRule:
-    """The fields that every item of a list must have."""
-
-    strings: tuple[str, ...]
-    numbers: tuple[str, ...]
-    unless: str | None = None
-    """If this field has a value, the item needs no numbers."""
-
-    def is_broken(self, items: str) -> str:
-        """Whether a field of an item is missing, or has another type, which `from_json` turned into null."""
-        numbers = _any(f"item.{name} IS NULL" for name in self.numbers)
-        if self.unless is not None:
-            numbers = f"coalesce(item.{self.unless}, 0) = 0 AND ({numbers})"
-        strings = _any(f"item.{name} IS NULL" for name in self.strings)
-        return f"coalesce(exists({items}, item -> item IS NULL OR {strings} OR ({numbers})), false)"
-
-
-@dataclass(frozen=True)
-class EntryFormat:
-    """What an entry of one stream must look like."""
-
-    fields: Mapping[str, DataType]
-    """The fields that are read, `v` and `kind` first; all others are ignored."""
-    codes: Mapping[str, int]
-    """Kind -> number."""
-    required: Mapping[int, tuple[str, ...]]
-    optional: Mapping[int, tuple[str, ...]]
-    unknown: int
-    """The number of a kind that is not in `codes`."""
-    lists: Mapping[str, ListRule] = field(default_factory=dict)
-
-    @property
-    def schema(self) -> StructType:
-        return StructType([StructField(name, kind) for name, kind in self.fields.items()])
-
-    @property
-    def strings(self) -> tuple[str, ...]:
-        return tuple(name for name, kind in self.fields.items() if isinstance(kind, StringType))
-
-    def codes_requiring(self, name: str) -> list[int]:
-        return [code for code, names in self.required.items() if name in names]
-
-    def codes_allowing(self, name: str) -> list[int]:
-        return self.codes_requiring(name) + [code for code, names in self.optional.items() if name in names]
+def _is_broken(rule: ListRule, items: str) -> str:
+    """Whether a field of an item is missing, or has another type, which `from_json` turned into null."""
+    numbers = _any(f"item.{name} IS NULL" for name in rule.numbers)
+    if rule.unless is not None:
+        numbers = f"coalesce(item.{rule.unless}, 0) = 0 AND ({numbers})"
+    strings = _any(f"item.{name} IS NULL" for name in rule.strings)
+    return f"coalesce(exists({items}, item -> item IS NULL OR {strings} OR ({numbers})), false)"
 
 
 def validate(entries: DataFrame, entry_format: EntryFormat, known_format: int) -> DataFrame:
     """Adds to entries with a `payload`: `entry` (the fields), `kind_code` (the number of the kind), and `reason`. The
     reason is null when the entry is readable, else `utf8`, `json`, `field:<name>`, `newer` or `kind`. An entry of an
     unknown kind is readable.
+
+    An `entry` that the source has decoded already is readable, and has no payload.
     """
     wrapped = StructType([StructField("d", ArrayType(entry_format.schema)), StructField("corrupt", StringType())])
     codes = ", ".join(f"'{kind}', {code}" for kind, code in entry_format.codes.items())
     named_type = "named_struct('name', p.key, 'type', schema_of_variant(p.value))"
     typed = f"transform(map_entries(from_json(text, 'MAP<STRING, VARIANT>')), p -> {named_type})"
+    parsed = "CASE WHEN size(parsed.d) = 1 THEN parsed.d[0] END"
+    is_decoded = "entry" in entries.columns
+    if is_decoded:
+        entries = entries.withColumnRenamed("entry", "decoded")
     return (
         entries.withColumn(
             "text", F.expr("CASE WHEN is_valid_utf8(CAST(payload AS STRING)) THEN CAST(payload AS STRING) END")
         )
         .withColumn("parsed", F.from_json(F.expr("concat('{\"d\":[', text, ']}')"), wrapped, _JSON_OPTIONS))
-        .withColumn("entry", F.expr("CASE WHEN size(parsed.d) = 1 THEN parsed.d[0] END"))
+        .withColumn("entry", F.expr(f"coalesce(decoded, {parsed})" if is_decoded else parsed))
         .withColumn("kind_code", F.expr(f"coalesce(try_element_at(map({codes}), entry.kind), {entry_format.unknown})"))
-        .withColumn("types", F.expr(f"CASE WHEN entry IS NOT NULL AND ({_looks_wrong(entry_format)}) THEN {typed} END"))
-        .withColumn("reason", F.expr(_reason(entry_format, known_format)))
-        .drop("text", "parsed", "types")
+        .withColumn(
+            "types",
+            F.expr(
+                f"CASE WHEN text IS NOT NULL AND entry IS NOT NULL AND ({_looks_wrong(entry_format)}) THEN {typed} END"
+            ),
+        )
+        .withColumn(
+            "reason", F.expr(_reason(entry_format, known_format, "decoded IS NOT NULL" if is_decoded else "false"))
+        )
+        .drop("text", "parsed", "types", "decoded")
     )
 
 
-def _reason(entry_format: EntryFormat, known_format: int) -> str:
+def _reason(entry_format: EntryFormat, known_format: int, is_decoded: str) -> str:
     fields = " ".join(f"WHEN {_is_wrong(name, entry_format)} THEN 'field:{name}'" for name in entry_format.fields)
     return f"""CASE
+        WHEN {is_decoded} THEN NULL
         WHEN text IS NULL THEN 'utf8'
         WHEN entry IS NULL THEN 'json'
         WHEN entry.v > {known_format} THEN '{NEWER}'
@@ -132,7 +107,7 @@ def _looks_wrong(entry_format: EntryFormat) -> str:
         f"{_code_in(entry_format.codes_requiring(name))} AND entry.{name} IS NULL"
         for name in sorted({name for names in entry_format.required.values() for name in names})
     ]
-    broken = [rule.is_broken(f"entry.{name}") for name, rule in entry_format.lists.items()]
+    broken = [_is_broken(rule, f"entry.{name}") for name, rule in entry_format.lists.items()]
     return _any(["parsed.corrupt IS NOT NULL", *no_strings, *missing, *broken])
 
 
@@ -158,7 +133,7 @@ def _is_wrong(name: str, entry_format: EntryFormat) -> str:
     )
     rule = entry_format.lists.get(name)
     if rule is not None:
-        mistyped += [rule.is_broken(value), _items_have_no_strings(name, rule)]
+        mistyped += [_is_broken(rule, value), _items_have_no_strings(name, rule)]
     missing = f"{_code_in(entry_format.codes_requiring(name))} AND {value} IS NULL"
     return f"({missing} OR {_code_in(entry_format.codes_allowing(name))} AND ({_any(mistyped)}))"
 
@@ -188,52 +163,6 @@ def _code_in(codes: list[int]) -> str:
 
 def _any(conditions: Iterable[str]) -> str:
     return " OR ".join(conditions)
-
-
-_STRING, _INT, _LONG, _BOOLEAN = StringType(), IntegerType(), LongType(), BooleanType()
-_QUEUE: Final = StructType([StructField("t", _STRING), *(StructField(name, _INT) for name in "rwpfx")])
-_SEAT_GAPS: Final = StructType(
-    [
-        *(StructField(name, _STRING) for name in ("c", "b")),
-        *(StructField(name, _LONG) for name in ("i", "n", "max")),
-        StructField("h", ArrayType(ArrayType(_LONG))),
-    ]
-)
-
-_CHANGES: Final = EntryFormat(
-    fields={
-        "v": _INT,
-        **dict.fromkeys(("kind", "cluster", "broker"), _STRING),
-        "id": _LONG,
-        **dict.fromkeys(("addr", "cause", "rule", "namespace", "key"), _STRING),
-        **dict.fromkeys(("perm", "touched"), _INT),
-        **dict.fromkeys(("from_ms", "to_ms", "timeout_ms", "last_heartbeat_ms", "lost_ms"), _LONG),
-        **dict.fromkeys(("first", "acting", "group_removed"), _BOOLEAN),
-        **dict.fromkeys(("incarnation", "zone", "actor", "source"), _STRING),
-        "queues": ArrayType(_QUEUE),
-    },
-    codes={title: int(kind) for title, kind in (BY_TITLE | FORMER_TITLES).items()},
-    required={int(kind): names for kind, names in REQUIRED.items()},
-    optional={int(kind): OPTIONAL.get(kind, ()) + COMMON_FIELDS for kind in REQUIRED},
-    unknown=int(Kind.UNKNOWN),
-    lists={"queues": ListRule(strings=("t",), numbers=("r", "w", "p", "f"), unless="x")},
-)
-CHANGE_FIELDS: Final = _CHANGES.fields
-
-_GAPS: Final = 1
-_PULSES: Final = EntryFormat(
-    fields={
-        "v": _INT,
-        **dict.fromkeys(("kind", "worker"), _STRING),
-        **dict.fromkeys(("from_ms", "to_ms"), _LONG),
-        "rows": ArrayType(_SEAT_GAPS),
-    },
-    codes={"gaps": _GAPS},
-    required={_GAPS: ("worker", "from_ms", "to_ms", "rows")},
-    optional={},
-    unknown=0,
-    lists={"rows": ListRule(strings=("c", "b"), numbers=("i", "n", "max", "h"))},
-)
 
 
 @dataclass(frozen=True)
@@ -269,16 +198,17 @@ def with_positions(entries: DataFrame) -> DataFrame:
     """Adds `hole`, `ms`, `version` and `last_version`, which differs from `version` only in a hole. They come from the
     id, so that entries that the lake already has can be dropped before they are parsed.
     """
+    content = [name for name in ("payload", "entry") if name in entries.columns]
     return entries.selectExpr(
         f"startswith(entry_id, '{HOLE_PREFIX}') AS hole",
         f"split(replace(entry_id, '{HOLE_PREFIX}', ''), '-') AS id",
-        "payload",
+        *content,
     ).selectExpr(
         "hole",
         "CAST(id[0] AS BIGINT) AS ms",
         "CAST(id[1] AS BIGINT) AS version",
         "CAST(if(hole, get_json_object(CAST(payload AS STRING), '$.to_version'), id[1]) AS BIGINT) AS last_version",
-        "payload",
+        *content,
     )
 
 
@@ -300,10 +230,10 @@ def _rows_of_changes(validated: DataFrame, batch: Batch) -> DataFrame:
         # Spark splits base64 into lines.
         rf"CASE WHEN {keeps_raw} THEN translate(base64(payload), '\r\n', '') END AS raw",
     )
-    queue = _QUEUE.simpleString()
+    queue = QUEUE_ITEM.simpleString()
     items = f"concat(array(CAST(NULL AS {queue})), coalesce(if(known, entry.queues, NULL), array()))"
     exploded = coded.selectExpr("*", f"{_literal(batch.ns)} AS ns", f"posexplode({items}) AS (row, item)")
-    values = {name: f"CASE WHEN row = 0 AND known THEN entry.{name} END" for name in _CHANGES.fields}
+    values = {name: f"CASE WHEN row = 0 AND known THEN entry.{name} END" for name in CHANGE_FORMAT.fields}
     return exploded.selectExpr(*_columns(CHANGES, values | _CHANGE_VALUES | _batch_values(batch)))
 
 
@@ -358,7 +288,7 @@ _CHANGE_VALUES: Final = {
 
 def _rows_of_pulses(validated: DataFrame, batch: Batch) -> DataFrame:
     """Unreadable entries and entries of other kinds have no row in `pulses`."""
-    seats = validated.where(f"NOT hole AND reason IS NULL AND kind_code = {_GAPS}").selectExpr(
+    seats = validated.where(f"NOT hole AND reason IS NULL AND kind_code = {GAPS_CODE}").selectExpr(
         "version", "ms", "entry", "explode(entry.rows) AS seat"
     )
     buckets = seats.selectExpr("*", "explode(seat.h) AS bucket").where("size(bucket) = 2")
@@ -383,7 +313,7 @@ def _columns(schema: StructType, values: dict[str, str]) -> list[str]:
 
 
 PARSERS: Final = {
-    "changes": EntryParser(_CHANGES, _rows_of_changes),
-    "pulses": EntryParser(_PULSES, _rows_of_pulses),
+    "changes": EntryParser(CHANGE_FORMAT, _rows_of_changes),
+    "pulses": EntryParser(GAPS_FORMAT, _rows_of_pulses),
 }
 """By the name of the table."""

@@ -26,7 +26,9 @@ from routebook_pipeline.errors import UnreachableError, WrongUsageError
 Client = Redis | RedisCluster
 
 CONNECT_TIMEOUT_S: Final = 5.0
-REPLY_TIMEOUT_S: Final = 30.0
+REPLY_TIMEOUT_S: Final = 10.0
+"""Long enough for a store that is busy, and short enough to report one that is frozen."""
+LARGE_REPLY_TIMEOUT_S: Final = 30.0
 """The largest reply has about 16 MiB, and the network may be slow."""
 REDIS_PORT: Final = 6379
 SENTINEL_PORT: Final = 26379
@@ -45,7 +47,7 @@ _OPTIONS: Final[Mapping[str, frozenset[str]]] = {
 }
 
 
-def open_client(address: str) -> Client:
+def open_client(address: str, reply_timeout_s: float = REPLY_TIMEOUT_S) -> Client:
     """Connects to a cluster now, to anything else at the first command; both may raise errors of redis-py.
     WrongUsageError for an invalid address.
     """
@@ -58,8 +60,8 @@ def open_client(address: str) -> Client:
         _refuse(
             f"has the option {unknown[0]}, but {match['scheme']}{match['tls']}:// allows {sorted(allowed) or 'none'}"
         )
-    security = _tls(options) if match["tls"] else {}
-    client = _OPENERS[match["scheme"]](match, options, _credentials(match["credentials"] or ""), security)
+    connection = {**(_tls(options) if match["tls"] else {}), **_connection_options(reply_timeout_s)}
+    client = _OPENERS[match["scheme"]](match, options, _credentials(match["credentials"] or ""), connection)
     # redis-py would turn each reply into tuples and dictionaries, which is not needed here and halves the speed.
     for parsing in _parsing_clients(client):
         parsing.set_response_callback("XRANGE", _unparsed)
@@ -87,14 +89,14 @@ def as_unparsed_entries(entries: list[Any]) -> list[Any]:
     return [[name, [part for pair in fields.items() for part in pair]] for name, fields in entries]
 
 
-def _connection_options() -> dict[str, Any]:
+def _connection_options(reply_timeout_s: float) -> dict[str, Any]:
     """RESP2, for the parser in C and plain replies. No retries: Spark and `ingest` repeat what may be repeated, and
     the ten retries of redis-py, with their pauses, turn a timeout of half a second into nine.
     """
     return {
         "protocol": 2,
         "retry": Retry(NoBackoff(), 0),
-        "socket_timeout": REPLY_TIMEOUT_S,
+        "socket_timeout": reply_timeout_s,
         "socket_connect_timeout": CONNECT_TIMEOUT_S,
     }
 
@@ -102,24 +104,26 @@ def _connection_options() -> dict[str, Any]:
 _Opener = Callable[[re.Match[str], dict[str, str], dict[str, Any], dict[str, Any]], Client]
 
 
-def _single(match: re.Match[str], _: dict[str, str], credentials: dict[str, Any], security: dict[str, Any]) -> Redis:
+def _single(match: re.Match[str], _: dict[str, str], credentials: dict[str, Any], connection: dict[str, Any]) -> Redis:
     hosts = _hosts(match["hosts"], REDIS_PORT)
     if len(hosts) > 1:
         _refuse("names several hosts, which only sentinel:// and cluster:// allow")
     ((host, port),) = hosts
     db = _db((match["path"] or "").strip("/"))
-    return Redis(host=host, port=port, db=db, **credentials, **security, **_connection_options())
+    return Redis(host=host, port=port, db=db, **credentials, **connection)
 
 
-def _socket(match: re.Match[str], options: dict[str, str], credentials: dict[str, Any], _: dict[str, Any]) -> Redis:
+def _socket(
+    match: re.Match[str], options: dict[str, str], credentials: dict[str, Any], connection: dict[str, Any]
+) -> Redis:
     path = unquote(match["path"] or "")
     if match["hosts"] or not path.startswith("/"):
         _refuse("names no absolute socket path, as in unix:///run/redis.sock")
-    return Redis(unix_socket_path=path, db=_db(options.get("db", "")), **credentials, **_connection_options())
+    return Redis(unix_socket_path=path, db=_db(options.get("db", "")), **credentials, **connection)
 
 
 def _sentinel(
-    match: re.Match[str], options: dict[str, str], credentials: dict[str, Any], security: dict[str, Any]
+    match: re.Match[str], options: dict[str, str], credentials: dict[str, Any], connection: dict[str, Any]
 ) -> Redis:
     master, _, db = unquote(match["path"] or "").strip("/").partition("/")
     if not master:
@@ -127,23 +131,22 @@ def _sentinel(
     own = {name: options.get(f"sentinel_{name}") for name in ("username", "password")}
     sentinels = Sentinel(  # type: ignore[no-untyped-call]
         _hosts(match["hosts"], SENTINEL_PORT),
-        sentinel_kwargs={**own, **security, **_connection_options()},
+        sentinel_kwargs={**own, **connection},
         **credentials,
-        **security,
-        **_connection_options(),
+        **connection,
     )
     client: Redis = sentinels.master_for(master, db=_db(db))  # type: ignore[no-untyped-call]
     return client
 
 
 def _cluster(
-    match: re.Match[str], _: dict[str, str], credentials: dict[str, Any], security: dict[str, Any]
+    match: re.Match[str], _: dict[str, str], credentials: dict[str, Any], connection: dict[str, Any]
 ) -> RedisCluster:
     if (match["path"] or "").strip("/"):
         _refuse("names a database, but a cluster has only database 0")
     hosts = _hosts(match["hosts"], REDIS_PORT)
     nodes = [ClusterNode(host, port) for host, port in hosts]  # type: ignore[no-untyped-call]
-    return RedisCluster(startup_nodes=nodes, **credentials, **security, **_connection_options())
+    return RedisCluster(startup_nodes=nodes, **credentials, **connection)
 
 
 _OPENERS: Final[Mapping[str, _Opener]] = {
@@ -157,8 +160,8 @@ _OPENERS: Final[Mapping[str, _Opener]] = {
 def store_unreachable(error: Exception) -> UnreachableError:
     """The messages of redis-py name hosts and ports, never credentials."""
     return UnreachableError(
-        f"RB_UNREACHABLE: the store cannot be reached: {error}. Check that it is running and that the configured "
-        "address is right."
+        f"RB_UNREACHABLE: the store cannot be reached: {str(error).rstrip('.')}. Check that it is running and that the "
+        "configured address is right."
     )
 
 

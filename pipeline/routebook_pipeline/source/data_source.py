@@ -21,6 +21,8 @@ from pyspark.sql.types import StructType
 
 from routebook_pipeline.errors import HistoryForkError, HistoryMissingError
 from routebook_pipeline.schemas import SOURCE
+from routebook_pipeline.source.address import LARGE_REPLY_TIMEOUT_S, REPLY_TIMEOUT_S
+from routebook_pipeline.source.decoding import FORMATS
 from routebook_pipeline.source.options import LATEST, SourceOptions
 from routebook_pipeline.source.reading import ReadOptions, read
 from routebook_pipeline.source.stream import DEFAULT_URL_ENV, EntryId, StreamReader, find_position, split_range
@@ -43,7 +45,9 @@ def register(spark: SparkSession, url_env: str = DEFAULT_URL_ENV) -> None:
 
 
 class RoutebookDataSource(DataSource):
-    """Rows as in `schemas.SOURCE`: the unparsed entries, and for missing entries a row whose id begins with `hole:`."""
+    """Rows as in `schemas.SOURCE`: the unparsed entries, and for missing entries a row whose id begins with `hole:`.
+    With the option `decoded`, the column `entry` has the fields of most entries, instead of their payload.
+    """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
@@ -54,7 +58,7 @@ class RoutebookDataSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        return SOURCE
+        return FORMATS[self._options.stream].source_schema if self._options.decoded else SOURCE
 
     def reader(self, schema: StructType) -> "RoutebookBatchReader":  # noqa: ARG002 the schema is fixed
         return RoutebookBatchReader(self._options)
@@ -78,8 +82,9 @@ class _RangeReader:
         self.options = options
         self._stream = self._open()
 
-    def _open(self) -> StreamReader:
-        return StreamReader(self.options.url_env, self.options.namespace, self.options.stream)
+    def _open(self, reply_timeout_s: float = REPLY_TIMEOUT_S) -> StreamReader:
+        chosen = self.options
+        return StreamReader(chosen.url_env, chosen.namespace, chosen.stream, reply_timeout_s=reply_timeout_s)
 
     def plan(self, start: EntryId, end: EntryId) -> list[StreamRange]:
         """Looks at the first entry after `start` before any task starts: if entries were trimmed there, the error names
@@ -98,8 +103,9 @@ class _RangeReader:
         """Runs on an executor. Spark invents a partition for a batch that has none; it is not a StreamRange."""
         if not isinstance(partition, StreamRange):
             return
-        options = ReadOptions(self.options.chunk, self.options.record_losses)
-        with self._open() as stream:
+        entry_format = FORMATS[self.options.stream] if self.options.decoded else None
+        options = ReadOptions(self.options.chunk, self.options.record_losses, entry_format)
+        with self._open(LARGE_REPLY_TIMEOUT_S) as stream:
             yield from read(stream, EntryId.parse(partition.start), EntryId.parse(partition.end), options)
 
 

@@ -39,6 +39,8 @@ class SourceOptions:
     """Read the entries after this one: the position up to which the reader has everything."""
     end_id: EntryId | None = None
     """The last entry of a batch read."""
+    decoded: bool = False
+    """Decode the entries that are certainly readable where they are read."""
 
     @property
     def record_losses(self) -> bool:
@@ -65,6 +67,7 @@ class SourceOptions:
             starting=_choice(values, "starting", (EARLIEST, LATEST), default.starting),
             start_id=_entry_id(values, "start_id"),
             end_id=_entry_id(values, "end_id"),
+            decoded=_choice(values, "decoded", ("true", "false"), "false") == "true",
         )
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow
 
 from routebook_pipeline.errors import HistoryForkError, HistoryMissingError
+from routebook_pipeline.source.decoding import EntryFormat, decode
 from routebook_pipeline.source.stream import EntryId, StreamReader
 
 HOLE_PREFIX: Final = "hole:"
@@ -41,6 +42,8 @@ def hole_row(position: EntryId, last: int) -> tuple[str, bytes]:
 class ReadOptions:
     chunk: int
     record_losses: bool
+    decodes: EntryFormat | None = None
+    """Add the column `entry`, with the fields of the entries that are certainly readable."""
 
 
 def read(stream: StreamReader, start: EntryId, end: EntryId, options: ReadOptions) -> Iterator[pyarrow.RecordBatch]:
@@ -104,8 +107,12 @@ class _BatchBuilder:
         return sum(map(len, self._payloads))
 
     def batch(self) -> pyarrow.RecordBatch:
-        columns = [pyarrow.array(self._ids, pyarrow.string()), pyarrow.array(self._payloads, pyarrow.binary())]
-        return pyarrow.RecordBatch.from_arrays(columns, schema=ARROW)
+        ids = pyarrow.array(self._ids, pyarrow.string())
+        if self._options.decodes is None:
+            return pyarrow.RecordBatch.from_arrays([ids, pyarrow.array(self._payloads, pyarrow.binary())], schema=ARROW)
+        payloads, entries = decode(self._payloads, self._options.decodes)
+        schema = ARROW.append(pyarrow.field("entry", entries.type))
+        return pyarrow.RecordBatch.from_arrays([ids, payloads, entries], schema=schema)
 
     def add_entries(self, entries: list[Any]) -> None:
         if not entries:

@@ -17,7 +17,13 @@ from redis import RedisCluster
 from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
 from routebook_pipeline.errors import HistoryForkError, WrongUsageError
-from routebook_pipeline.source.address import Client, as_unparsed_entries, open_client, store_unreachable
+from routebook_pipeline.source.address import (
+    REPLY_TIMEOUT_S,
+    Client,
+    as_unparsed_entries,
+    open_client,
+    store_unreachable,
+)
 
 CHANGES: Final = "changes"
 PULSE: Final = "pulse"
@@ -109,8 +115,11 @@ class StreamReader:
     (2) when the variable holds no valid address. Not safe for use by several threads at once.
     """
 
-    def __init__(self, url_env: str, namespace: str, stream: str = CHANGES) -> None:
+    def __init__(
+        self, url_env: str, namespace: str, stream: str = CHANGES, *, reply_timeout_s: float = REPLY_TIMEOUT_S
+    ) -> None:
         self.url_env, self.namespace = url_env, namespace
+        self._reply_timeout_s = reply_timeout_s
         self.key = key_of(namespace, stream)
         self._client: Client | None = None
 
@@ -251,5 +260,5 @@ class StreamReader:
                     f"The variable {self.url_env} holds no address of a store. Set it, here and on the executors, or "
                     "name another variable with the option url_env."
                 )
-            self._client = self._translate_errors(lambda: open_client(address))
+            self._client = self._translate_errors(lambda: open_client(address, self._reply_timeout_s))
         return self._client

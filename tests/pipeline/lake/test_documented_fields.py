@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql.types import ArrayType, BooleanType, DataType, IntegerType, LongType, StringType
 
 from routebook_pipeline.kinds import BY_TITLE, OPTIONAL, REQUIRED
-from routebook_pipeline.lake.parsing import CHANGE_FIELDS
+from routebook_pipeline.source.decoding import CHANGE_FORMAT
 from tests.architecture.sources import ROOT
 
 ROW = re.compile(r"^\| (\d+) \| `([a-z-]+)` \| (.*?) \| ")
@@ -35,8 +35,8 @@ def test_every_field_that_is_read_is_documented(title: str) -> None:
     for name in REQUIRED[kind]:
         assert fields[name][1], f"{name} is required, but may be absent"
     for name in {*REQUIRED[kind], *OPTIONAL.get(kind, ())} & fields.keys():
-        assert isinstance(CHANGE_FIELDS[name], TYPES[fields[name][0]])
-    columns = {name for name, (kind_of, _) in fields.items() if name in CHANGE_FIELDS and kind_of in TYPES}
+        assert isinstance(CHANGE_FORMAT.fields[name], TYPES[fields[name][0]])
+    columns = {name for name, (kind_of, _) in fields.items() if name in CHANGE_FORMAT.fields and kind_of in TYPES}
     assert columns <= {*REQUIRED[kind], *OPTIONAL.get(kind, ()), "cause"}
 
 

@@ -5,12 +5,13 @@ import json
 from typing import Any, NamedTuple
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from routebook_pipeline.history import ERA_SHIFT
 from routebook_pipeline.kinds import BY_TITLE, FORMER_TITLES, KNOWN_FORMAT, Kind
 from routebook_pipeline.lake.parsing import PARSERS, Batch, parse, with_positions
 from routebook_pipeline.schemas import CHANGES, PULSES, SOURCE
+from routebook_pipeline.source.decoding import CHANGE_FORMAT, GAPS_FORMAT, EntryFormat, decode
 
 ERA = 3
 MS = 1_700_000_000_000
@@ -200,13 +201,31 @@ def cases() -> list[Case]:
 KEYS = {"seat_key", "group_key", "queue_key"}
 
 
-@pytest.fixture(scope="module")
-def parsed(spark: SparkSession) -> dict[int, list[Row]]:
-    """The rows of each case, by version, from the only Spark job for changes."""
+def source_frame(
+    spark: SparkSession, source: list[tuple[str, bytes]], entry_format: EntryFormat, *, decoded: bool
+) -> DataFrame:
+    """The rows of the source, as it reads them with the option `decoded`. Each entry is decoded on its own: an entry
+    that Arrow refuses would keep those beside it from being decoded.
+    """
+    if not decoded:
+        return spark.createDataFrame(source, SOURCE)
+    rows = []
+    for entry_id, payload in source:
+        (kept,), (fields,) = (column.to_pylist() for column in decode([payload], entry_format))
+        assert (kept is None) == (fields is not None)
+        rows.append((entry_id, kept, fields))
+    assert any(fields for _, _, fields in rows), "nothing was decoded by Arrow"
+    return spark.createDataFrame(rows, entry_format.source_schema)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["by Spark", "by Arrow"])
+def parsed(request: pytest.FixtureRequest, spark: SparkSession) -> dict[int, list[Row]]:
+    """The rows of each case, by version, from a Spark job for changes."""
     source = [(f"{MS + version}-{version}", case.payload) for version, case in enumerate(cases(), start=1)]
     source.append((f"hole:{MS}-100000", b'{"v":1,"kind":"hole","from_version":100000,"to_version":100007}'))
+    frame = source_frame(spark, source, CHANGE_FORMAT, decoded=request.param)
     # Two partitions, since a rule that depends on the partition would show here.
-    rows = parse(spark.createDataFrame(source, SOURCE).repartition(2), "ns", ERA, 77)
+    rows = parse(frame.repartition(2), "ns", ERA, 77)
     assert rows.schema.simpleString() == CHANGES.simpleString()
     by_version: dict[int, list[Row]] = {}
     for row in sorted(rows.collect(), key=lambda row: (row.version, row.row)):
@@ -260,7 +279,8 @@ def pulse(**fields: Any) -> bytes:
     ).encode()
 
 
-def test_heartbeat_gaps_become_a_row_for_each_bucket(spark: SparkSession) -> None:
+@pytest.mark.parametrize("decoded", [False, True], ids=["by Spark", "by Arrow"])
+def test_heartbeat_gaps_become_a_row_for_each_bucket(spark: SparkSession, *, decoded: bool) -> None:
     seat = {"c": "c1", "b": "b2", "i": 1, "n": 1, "max": 5, "h": [[0, 1]]}
     payloads = [
         pulse(),
@@ -272,7 +292,7 @@ def test_heartbeat_gaps_become_a_row_for_each_bucket(spark: SparkSession) -> Non
     source = [(f"{MS}-{version}", payload) for version, payload in enumerate(payloads, start=1)]
     source.append((f"hole:{MS}-50", b'{"v":1,"kind":"hole","from_version":50,"to_version":51}'))
     parser = PARSERS["pulses"]
-    validated = parser.validate(with_positions(spark.createDataFrame(source, SOURCE)), KNOWN_FORMAT)
+    validated = parser.validate(with_positions(source_frame(spark, source, GAPS_FORMAT, decoded=decoded)), KNOWN_FORMAT)
     rows = parser.to_rows(validated, Batch("ns", ERA, 77))
     assert rows.schema.simpleString() == PULSES.simpleString()
     found = [(row.version, row.broker, row.broker_id, row.bucket, row["count"], row.max_ms) for row in rows.collect()]
