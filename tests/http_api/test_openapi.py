@@ -51,6 +51,7 @@ CONTRACT_PATHS = {
     ("delete", "/v1/identities/{name}"),
     ("get", "/v1/expiry"),
     ("post", "/v1/expiry/release"),
+    ("get", "/v1/questions/{question}"),
     ("get", "/v1/reports"),
     ("get", "/v1/reports/latest"),
     ("get", "/v1/reports/{name}"),

@@ -12,18 +12,30 @@ import signal
 import socket
 import struct
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import click
 
+from routebook_pipeline.answers.catalogue import find_question
 from routebook_pipeline.cli import warm
-from routebook_pipeline.cli.options import DURATION, conf_option, debug_option, master_option, parse_conf
+from routebook_pipeline.cli.options import (
+    DURATION,
+    LAKE_VARIABLE,
+    conf_option,
+    debug_option,
+    master_option,
+    parse_conf,
+)
 from routebook_pipeline.cli.progress import Progress
-from routebook_pipeline.errors import UnreachableError
+from routebook_pipeline.errors import PipelineError, UnreachableError
+from routebook_pipeline.times import parse_when
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +44,11 @@ MAX_WAITING: Final = 8
 """Commands that may wait for their turn. Each more is refused, and starts a Spark of its own."""
 REQUEST_TIMEOUT_S: Final = 5.0
 BUFFER_CHARACTERS: Final = 1 << 16
+MAX_KEPT_ANSWERS: Final = 64
+MAX_KEPT_CHARACTERS: Final = 1 << 20
+"""A longer answer is not kept."""
+KEPT_S: Final = 30.0
+"""How long an answer is kept whose window moves with the clock, or ends after the history."""
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -120,6 +137,57 @@ def stop_on_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
+@dataclass(frozen=True)
+class _KeptAnswer:
+    lake_version: tuple[int, ...]
+    until_s: float
+    messages: list[dict[str, Any]]
+
+
+@dataclass
+class KeptAnswers:
+    """The answers to shared questions, the most recently used last, each for one version of the lake."""
+
+    clock: Callable[[], float] = time.monotonic
+    _kept: OrderedDict[tuple[str, ...], _KeptAnswer] = field(default_factory=OrderedDict)
+    # Read by the threads of connections, written by the main thread.
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def get(self, arguments: Sequence[str], lake_version: tuple[int, ...]) -> list[dict[str, Any]] | None:
+        with self._lock:
+            kept = self._kept.get(tuple(arguments))
+            if kept is None or kept.lake_version != lake_version or kept.until_s < self.clock():
+                return None
+            self._kept.move_to_end(tuple(arguments))
+            return kept.messages
+
+    def put(self, arguments: Sequence[str], lake_version: tuple[int, ...], out: str, code: int) -> None:
+        if not out or len(out) > MAX_KEPT_CHARACTERS:
+            return
+        until_s = float("inf") if _is_lasting(arguments, out) else self.clock() + KEPT_S
+        with self._lock:
+            self._kept[tuple(arguments)] = _KeptAnswer(lake_version, until_s, [{"out": out}, {"code": code}])
+            self._kept.move_to_end(tuple(arguments))
+            while len(self._kept) > MAX_KEPT_ANSWERS:
+                self._kept.popitem(last=False)
+
+
+def _is_lasting(arguments: Sequence[str], out: str) -> bool:
+    """Whether the same version of the lake will always give this answer: it is about a fixed window in the past."""
+    given = dict(word.split("=", 1) for word in arguments if "=" in word)
+    fixed = all(name in given and parse_when(given[name]).ms is not None for name in ("--from", "--to"))
+    return fixed and not json.loads(out)["partial"]
+
+
+def lake_version(arguments: Sequence[str]) -> tuple[int, ...]:
+    """The versions of the tables that the answer depends on. UnreachableError if there is no such lake."""
+    from routebook_pipeline.lake.tables import Lake
+
+    given = dict(word.split("=", 1) for word in arguments if "=" in word)
+    lake = Lake(os.environ.get(LAKE_VARIABLE, ""), given.get("--namespace", "default"))
+    return tuple(table.pin().version for table in (lake.changes, lake.pulses) if table.exists())
+
+
 class CommandCancelled(BaseException):
     """The client of the running command is gone. Like KeyboardInterrupt, it is no `Exception`."""
 
@@ -131,9 +199,19 @@ class WarmSession:
         self._running: socket.socket | None = None
         """The connection of the command that runs now, and may be cancelled."""
         self._environment = dict(os.environ)
+        self._kept = KeptAnswers()
+        self._sender: Sender | None = None
+        """That of the last command."""
 
     def run(self, idle_s: float, progress: Progress) -> None:
         """Returns when no command has come for `idle_s`, or after a signal. UnreachableError if Java has ended."""
+        try:
+            self._run_commands(idle_s, progress)
+        finally:
+            if self._sender is not None:
+                self._sender.wait(REQUEST_TIMEOUT_S)
+
+    def _run_commands(self, idle_s: float, progress: Progress) -> None:
         signal.signal(signal.SIGUSR1, self._cancel)
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
         progress.log(f"warm session ready at {self._listener.getsockname()}")
@@ -147,8 +225,7 @@ class WarmSession:
                     progress.log("warm session idle: ending")
                     return
                 continue
-            with connection:
-                self._serve(connection, request)
+            self._serve(connection, request)
             left_s = idle_s
             self._check_java()
 
@@ -175,6 +252,8 @@ class WarmSession:
                 return
             request = _read_request(connection)
             refusal = self._refusal(request)
+            if not refusal and request.shared and self._answer_from_kept(connection, request):
+                return
             if not refusal:
                 try:
                     self._waiting.put_nowait((connection, request))
@@ -190,37 +269,70 @@ class WarmSession:
     def _refusal(self, request: warm.Request) -> str:
         if request.version != warm.package_version():
             return f"it has version {warm.package_version()} and the command {request.version}"
-        if request.credentials != warm.cloud_credentials(self._environment):
+        if request.credentials not in (None, warm.cloud_credentials(self._environment)):
             return "its environment has other credentials for object stores"
+        if request.shared and (request.arguments[:1] != ["run"] or find_question(request.arguments[1]) is None):
+            return "it is not a question"
         return ""
+
+    def _answer_from_kept(self, connection: socket.socket, request: warm.Request) -> bool:
+        """In the thread of the connection: a kept answer waits for no turn."""
+        try:
+            kept = self._kept.get(request.arguments, lake_version(request.arguments))
+        except PipelineError:
+            # The command will say what is wrong.
+            return False
+        if kept is None:
+            return False
+        with connection:
+            for message in kept:
+                _send(connection, **message)
+        return True
 
     def _serve(self, connection: socket.socket, request: warm.Request) -> None:
         connection.settimeout(None)
-        if _is_gone(connection):
+        # Another client may have asked the same while this one waited.
+        if _is_gone(connection) or (request.shared and self._answer_from_kept(connection, request)):
+            connection.close()
             return
-        try:
-            _send(connection, started=True)
-        except OSError:
-            return
+        with Sender(connection) as self._sender:
+            sender = self._sender
+            sender.send(started=True)
+            code = self._run_shared(sender, request) if request.shared else self._run_for(connection, sender, request)
+            if code is None:
+                self._spark.sparkContext.cancelAllJobs()
+            else:
+                sender.send(code=code)
+
+    def _run_shared(self, sender: "Sender", request: warm.Request) -> int:
+        """Does not end with its client: if that could not wait, the answer is there when it asks again."""
+        out, err = io.StringIO(), io.StringIO()
+        version = None
+        with suppress(PipelineError):
+            version = lake_version(request.arguments)
+        with redirect_stdout(out), redirect_stderr(err):
+            code = _run(request.arguments)
+        if version is not None and not code:
+            self._kept.put(request.arguments, version, out.getvalue(), code)
+        sender.send(out=out.getvalue(), err=err.getvalue())
+        return code
+
+    def _run_for(self, connection: socket.socket, sender: "Sender", request: warm.Request) -> int | None:
+        """None if the client has gone."""
         threading.Thread(target=self._watch, args=(connection,), daemon=True).start()
-        out = _Output(connection, "out", is_terminal=request.terminals.get("out", False))
-        err = _Output(connection, "err", is_terminal=request.terminals.get("err", False))
-        code = None
+        out = _Output(sender, "out", is_terminal=request.terminals.get("out", False))
+        err = _Output(sender, "err", is_terminal=request.terminals.get("err", False))
         try:
             self._running = connection
             with _environment_of(request), redirect_stdout(out), redirect_stderr(err):
                 code = _run(request.arguments)
-        except (CommandCancelled, OSError):
-            pass
+        except CommandCancelled:
+            return None
         finally:
             self._running = None
-        if code is None:
-            self._spark.sparkContext.cancelAllJobs()
-            return
-        with suppress(OSError):
-            out.send()
-            err.send()
-            _send(connection, code=code)
+        out.send()
+        err.send()
+        return code
 
     def _watch(self, connection: socket.socket) -> None:
         """Cancels the command when its client ends. A client sends nothing after its request."""
@@ -289,8 +401,8 @@ def _environment_of(request: warm.Request) -> Iterator[None]:
         restore.callback(_set_environment, before)
         restore.callback(os.chdir, folder)
         ours = {name: value for name, value in before.items() if not name.startswith("ROUTEBOOK_")}
-        _set_environment(ours | request.environment)
-        os.chdir(request.folder)
+        _set_environment(before if request.environment is None else ours | request.environment)
+        os.chdir(folder if request.folder is None else request.folder)
         yield
 
 
@@ -300,14 +412,45 @@ def _set_environment(environment: Mapping[str, str]) -> None:
     os.environ.update(environment)
 
 
+class Sender:
+    """Sends messages in a thread of its own, then closes the connection. A client that does not read on, such as one
+    whose output is shown by `less`, keeps the session from no other command.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._messages: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="send", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._messages.put(None)
+
+    def send(self, **message: Any) -> None:
+        self._messages.put(message)
+
+    def wait(self, timeout_s: float) -> None:
+        """Until everything is sent."""
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        # Without a client the rest is dropped.
+        with self._connection, suppress(OSError):
+            while (message := self._messages.get()) is not None:
+                _send(self._connection, **message)
+
+
 class _Output(io.TextIOBase):
     """Standard output or standard error of the client."""
 
     encoding = "utf-8"
     errors = "replace"
 
-    def __init__(self, connection: socket.socket, name: str, *, is_terminal: bool) -> None:
-        self._connection, self._name, self._is_terminal = connection, name, is_terminal
+    def __init__(self, sender: Sender, name: str, *, is_terminal: bool) -> None:
+        self._sender, self._name, self._is_terminal = sender, name, is_terminal
         self._buffer: list[str] = []
         self._size = 0
         # Progress is shown by a thread.
@@ -340,4 +483,4 @@ class _Output(io.TextIOBase):
         with self._lock:
             text, self._buffer, self._size = "".join(self._buffer), [], 0
             if text:
-                _send(self._connection, **{self._name: text})
+                self._sender.send(**{self._name: text})

@@ -6,6 +6,9 @@ The session runs the command itself, from its words, so that the answer and the 
 own would give. Both sides exchange lines of JSON over a socket of the user's. The client sends one `Request`. It gets
 `{"started": true}`, then any number of `{"out": text}` and `{"err": text}`, and at last `{"code": exit code}`; or
 `{"refused": reason}`, and then it starts a Spark of its own.
+
+The service's HTTP port is the other client (`routebook/http_api/questions.py`). It cannot import this module, starts no
+Spark, and asks with `shared`.
 """
 
 import json
@@ -49,14 +52,18 @@ class Request:
     version: str
     """The version of the package. Another version may give other answers."""
     arguments: list[str]
-    folder: str
-    """The working directory, for relative paths."""
-    environment: dict[str, str] = field(default_factory=dict)
+    folder: str | None = None
+    """The working directory, for relative paths. None: the session's, as for the next two."""
+    environment: dict[str, str] | None = None
     """Variables that the command reads."""
-    credentials: dict[str, str] = field(default_factory=dict)
+    credentials: dict[str, str] | None = None
     """Variables for object stores. Java took its own from the session's environment, so these have to be equal."""
     terminals: dict[str, bool] = field(default_factory=dict)
     """Which of `out` and `err` are terminals."""
+    shared: bool = False
+    """A question about the session's own lake, whose answer others may get too: it is kept while the lake does not
+    change, and computed to its end although the client has gone.
+    """
 
 
 def package_version() -> str:

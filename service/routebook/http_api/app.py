@@ -29,6 +29,7 @@ from routebook.http_api import (
     openapi,
     operation,
     problems,
+    questions,
     registration,
     reports,
     snapshot,
@@ -61,6 +62,7 @@ ALL_ROUTERS: Final[tuple[APIRouter, ...]] = (
     operation.router,
     snapshot.router,
     reports.router,
+    questions.router,
 )
 
 

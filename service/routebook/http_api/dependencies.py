@@ -1,11 +1,12 @@
 """FastAPI dependencies of the routers: the parts of the worker, `min_version`, paging, and the names in paths."""
 
+import asyncio
 import base64
 import binascii
 import math
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Annotated, Final, cast
 
@@ -23,6 +24,9 @@ from routebook.settings.live import LiveSettings
 
 # -- parts of the worker
 
+MAX_QUESTIONS: Final = 4
+"""Requests of this worker that may wait for the pipeline's answers at the same time."""
+
 
 @dataclass(frozen=True, slots=True)
 class AppContext:
@@ -34,6 +38,8 @@ class AppContext:
     watchers: Watchers
     peers: Peers
     console: Console
+    questions: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_QUESTIONS))
+    """Held while a request waits for the pipeline."""
 
     def peer_of(self, request: Request) -> Peer:
         """The costs of the request's address."""

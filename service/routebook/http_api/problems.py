@@ -62,6 +62,8 @@ NOT_FOUND = Kind("not-found", 404, "Not in the route table")
 HISTORY_TOO_SHORT = Kind("history-too-short", 404, "The history does not reach back that far")
 UNKNOWN_BROKER = Kind("unknown-broker", 404, "No such broker is registered")
 NO_REPORTS = Kind("no-reports-folder", 404, "No readable folder with reports")
+NO_SESSION = Kind("no-pipeline-session", 404, "No warm session of the pipeline is configured")
+UNKNOWN_PAST = Kind("past-unknown", 404, "The lake does not have that time")
 NO_SUCH_PATH = Kind("no-such-path", 404, "There is nothing at this path")
 WRONG_METHOD = Kind("method-not-allowed", 405, "This path does not support that method")
 TOO_SLOW = Kind("request-too-slow", 408, "The request did not arrive in time", _CLOSE)
@@ -79,7 +81,9 @@ NOT_READY = Kind("not-ready", 503, "The route table may be incomplete or outdate
 STORE_UNAVAILABLE = Kind("store-unavailable", 503, "The store does not answer", _RETRY_SOON)
 STORE_TROUBLE = Kind("store-trouble", 503, "The store refused the command", _RETRY_SOON)
 BUSY = Kind("busy", 503, "A limit of this worker is reached", _RETRY_SOON | _CLOSE)
+SESSION_UNAVAILABLE = Kind("pipeline-unavailable", 503, "The pipeline cannot answer", {"Retry-After": "10"})
 STOPPING = Kind("stopping", 503, "This worker is stopping", _RETRY_SOON | _CLOSE)
+QUESTION_TOO_SLOW = Kind("question-too-slow", 504, "The answer takes longer", {"Retry-After": "5"})
 NOT_SEEN_YET = Kind("not-seen-yet", 504, "This worker has not seen that version", _RETRY_SOON)
 
 # The first matching class wins, so a subclass comes before its base class.

@@ -559,6 +559,13 @@ class Settings(LimitSettings):
             "Everyone who can reach the port may read them."
         ),
     )
+    pipeline_socket: str = setting(
+        "", allowed="path of a socket",
+        why=(
+            "Socket of the pipeline's warm session (`routebook pipeline serve`), which answers /v1/questions. Empty: "
+            "none. The commands of the pipeline use the same variable."
+        ),
+    )
 
     # fmt: on
 

@@ -27,7 +27,6 @@ EXEMPT = {
     "ROUTEBOOK_CONTEXT": "which context the command line uses",
     "ROUTEBOOK_CONTEXTS": "the file of those contexts",
     "ROUTEBOOK_LAKE": "which lake the pipeline uses",
-    "ROUTEBOOK_PIPELINE_SOCKET": "where the pipeline's warm session listens",
 }
 EXEMPT_PREFIXES = {"ROUTEBOOK_TEST_": "used by the test suite"}
 

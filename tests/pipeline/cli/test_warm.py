@@ -1,5 +1,6 @@
 """The warm session: the commands that it runs have the same answers and exit codes as with a Spark of their own."""
 
+import asyncio
 import json
 import os
 import signal
@@ -8,12 +9,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from routebook.http_api import questions
+from routebook_pipeline.answers.catalogue import QUESTIONS
 from routebook_pipeline.cli import warm
+from routebook_pipeline.cli.serve import KEPT_S, MAX_KEPT_ANSWERS, MAX_KEPT_CHARACTERS, KeptAnswers
 from routebook_pipeline.history import DAY_MS
 from tests.pipeline.cli.commands import (
     ENTRIES,
@@ -23,6 +28,7 @@ from tests.pipeline.cli.commands import (
     last_day,
     two_days,
 )
+from tests.pipeline.cli.shell import Shell
 
 MIDNIGHT_MS = int(time.time() * 1000) // DAY_MS * DAY_MS
 DAY = (*last_day(MIDNIGHT_MS), "--allow-partial")
@@ -43,7 +49,9 @@ class Session:
             "ROUTEBOOK_LAKE": "lake",
             warm.SOCKET_VARIABLE: str(self.socket),
         }
-        self.background = BackgroundCommand(self.environment, folder / "log", "serve", *LIGHT, *arguments)
+        # Its own lake, for shared questions, and its clients' name for it.
+        own = {**self.environment, "ROUTEBOOK_LAKE": str(folder / "lake")}
+        self.background = BackgroundCommand(own, folder / "log", "serve", *LIGHT, *arguments)
 
     def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -145,12 +153,85 @@ def test_followed_events_continue_when_the_lake_grows(session: Session) -> None:
     assert len(set(versions)) == len(versions) - 1, "the entry with the topic has two rows"
 
 
+def ask(session: Session, *words: str) -> questions._Reply:
+    """As the service's HTTP port does."""
+    return asyncio.run(questions._ask(str(session.socket), list(words)))
+
+
+def test_the_service_gets_the_same_answer_and_a_kept_one_without_a_turn(session: Session) -> None:
+    words = ("run", "availability", "--json", "--allow-partial", *(f"{DAY[at]}={DAY[at + 1]}" for at in (0, 2)))
+    first = ask(session, *words)
+    assert (first.code, json.loads(first.out)) == (0, session.json("run", "availability", *DAY))
+    with socket.socket(socket.AF_UNIX) as client:
+        # A command that runs for seconds has the turn.
+        client.connect(str(session.socket))
+        report = warm.Request(
+            version=warm.package_version(),
+            arguments=["report", *DAY, "--out", "meanwhile.html"],
+            folder=str(session.folder),
+            environment={"ROUTEBOOK_LAKE": "lake"},
+        )
+        client.sendall(json.dumps(asdict(report)).encode() + b"\n")
+        assert b"started" in client.recv(100)
+        assert ask(session, *words).out == first.out
+        assert not (session.folder / "meanwhile.html").exists(), "the kept answer came before the end of the report"
+
+
+def test_the_service_can_only_ask_questions(session: Session) -> None:
+    for words in (("run", "compact"), ("report", "--out", "x.html"), ("run", "availability ")):
+        assert ask(session, *words).refused == "it is not a question"
+    missing = ask(session, "run", "integrity", "--json", "--namespace=other")
+    assert (missing.code, missing.out, "There is no table" in missing.err) == (3, "", True)
+
+
+FIXED = ("run", "churn", "--from=2026-01-01T00:00Z", "--to=2026-01-02T00:00Z")
+WHOLE, PARTIAL = '{"partial": false}', '{"partial": true}'
+
+
+@pytest.mark.parametrize(
+    ("words", "out", "is_lasting"),
+    [
+        (FIXED, WHOLE, True),
+        (FIXED, PARTIAL, False),
+        (FIXED[:3], WHOLE, False),
+        ((*FIXED[:3], "--to=-1h"), WHOLE, False),
+    ],
+)
+def test_an_answer_is_kept_while_it_is_right(words: tuple[str, ...], out: str, *, is_lasting: bool) -> None:
+    now_s = 0.0
+    kept = KeptAnswers(lambda: now_s)
+    kept.put(words, (4, 7), out, 0)
+    assert kept.get(words, (4, 7)) == [{"out": out}, {"code": 0}]
+    assert kept.get(words, (5, 7)) is None, "the lake has grown"
+    assert kept.get((*words, "--top=1"), (4, 7)) is None
+    now_s = KEPT_S + 1
+    assert (kept.get(words, (4, 7)) is not None) == is_lasting
+
+
+def test_few_answers_of_limited_length_are_kept() -> None:
+    kept = KeptAnswers()
+    kept.put(FIXED, (1,), WHOLE + " " * MAX_KEPT_CHARACTERS, 0)
+    assert kept.get(FIXED, (1,)) is None
+    for number in range(MAX_KEPT_ANSWERS + 1):
+        kept.put((*FIXED, f"--top={number}"), (1,), WHOLE, 0)
+        kept.get((*FIXED, "--top=0"), (1,))
+    assert kept.get((*FIXED, "--top=0"), (1,)) is not None, "the one used last"
+    assert kept.get((*FIXED, "--top=1"), (1,)) is None, "the one not used for longest"
+
+
 @pytest.mark.slow
 def test_warm_and_cold_answers_are_equal(session: Session) -> None:
-    questions = ("route", "route-diff", "availability", "failures", "churn", "capacity", "anomalies", "integrity")
-    for words in [("run", name, *DAY) for name in questions] + [("route-at", "orders")]:
-        warm_answer, cold = session.run(*words), session.run(*words, "--cold")
-        assert (warm_answer.returncode, warm_answer.stdout) == (cold.returncode, cold.stdout), words
+    """All thirteen questions at each of their levels, and `route-at`, in words and as JSON."""
+    asked = [("run", name, "--by", level, *DAY) for name, one in QUESTIONS.items() for level in one.levels]
+    asked += [("route-at", "orders"), ("route-at", "no-such-topic"), ("run", "route", "--from", "2030-01-01T00:00Z")]
+    assert len(QUESTIONS) == 13
+    environment = {**session.environment, "ROUTEBOOK_LAKE": str(session.folder / "lake")}
+    with Shell(environment) as shell:
+        for words in asked:
+            for form in ((), ("--json",)):
+                answered = session.run(*words, *form)
+                cold = shell.pipeline(*words, *form, "--cold", *LIGHT)
+                assert (answered.returncode, answered.stdout) == (cold.code, cold.out), words
 
 
 def test_the_session_ends_in_order(tmp_path: Path) -> None:
