@@ -45,7 +45,7 @@ def quick_start(common: CommonOptions, lake: Lake) -> dict[str, str]:
     """Settings for one question about a small history on this machine; `--conf` takes precedence."""
     if not common.master.startswith("local") or is_submitted() or kept_session is not None:
         return {}
-    rows = sum(file.rows for file in lake.changes.pin().files)
+    rows = lake.changes.pin().files.rows
     return {JAVA_OPTIONS: QUICK_START} if rows <= SMALL_HISTORY_ROWS else {}
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pyarrow import compute
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 the usual name
@@ -116,7 +117,8 @@ def _lake_history(spark: SparkSession, pinned: PinnedTable) -> LakeHistory | Non
 
 
 def _row_at(spark: SparkSession, pinned: PinnedTable, position: Position) -> Row | None:
-    rows = pinned.read(spark, lambda file: (file.first_ord or 0) <= position.ord <= (file.last_ord or 0))
+    around = (compute.field("first_ord") <= position.ord) & (compute.field("last_ord") >= position.ord)
+    rows = pinned.read(spark, pinned.files.where(around))
     return rows.where((F.col("ord") == position.ord) & (F.col("row") == 0)).first()
 
 

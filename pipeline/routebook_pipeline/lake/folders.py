@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from inspect import signature
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote, unquote
 
 import pyarrow
@@ -41,6 +41,7 @@ _PAGE_OPTIONS: Final = (
 """Pages as large as in Spark's files (session.py). Older releases of Arrow lack the option and do not limit rows."""
 _LOCAL_ADDRESS: Final = re.compile(r"(?://(?:localhost)?)?(/(?!/).*)", re.DOTALL)
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+_NO_CONNECTOR: Final = re.compile(r"No FileSystem for scheme|ClassNotFoundException: Class org\.apache\.hadoop\.fs\.")
 _STACK: Final = re.compile(r"\s+\d+: (?:<unknown>|[\w:<>]+\n).*", re.DOTALL)
 """The stack trace that `deltalake` appends to its messages."""
 
@@ -216,11 +217,14 @@ def check_spark_reaches(spark: SparkSession, folder: Folder) -> None:
     scheme = folder.for_spark.partition("://")[0]
     if scheme == "file":
         return
-    java: Any = spark._jvm
     try:
-        java.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, spark._jsc.hadoopConfiguration())
+        # Looks for the connector's class before the file, which is in no lake.
+        spark.read.text((folder / "_no_such_file").for_spark_reader)
     except Exception as error:
-        hadoop = java.org.apache.hadoop.util.VersionInfo.getVersion()
+        if not _NO_CONNECTOR.search(str(error)):
+            # Errors of the store itself are reported by what is done next, with the file that it is about.
+            return
+        (hadoop,) = spark.sql("SELECT java_method('org.apache.hadoop.util.VersionInfo', 'getVersion')").collect()[0]
         raise UnreachableError(
             f"Spark has no connector for {scheme}://, so it cannot reach {folder.uri}. "
             f"{connector_advice(scheme, hadoop)}"

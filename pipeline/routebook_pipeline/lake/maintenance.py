@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pyarrow import compute
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
@@ -77,8 +78,8 @@ def _groups_to_join(pinned: PinnedTable) -> Iterator[list[DataFile]]:
     """Groups of at least two files of one day, in the order of their rows."""
     open_day = _open_day(pinned)
     days: dict[str, list[DataFile]] = defaultdict(list)
-    for file in pinned.files:
-        if (open_day is None or file.day < open_day) and file.size < LARGE_BYTES:
+    for file in pinned.files.where(compute.field("size") < LARGE_BYTES):
+        if open_day is None or file.day < open_day:
             days[file.day].append(file)
     for files in days.values():
         group: list[DataFile] = []
@@ -152,10 +153,10 @@ def check(spark: SparkSession, lake: Lake) -> Checked:
     changes = pin_changes(lake)
     for table in (lake.pulses, lake.snapshots, *lake.stored_answers()):
         if table.exists():
-            table.folder.check_files_exist([file.path for file in table.pin().files])
+            table.folder.check_files_exist(table.pin().files.paths)
     rows = changes.read(spark)
     until_ms = changes.observed_ms or 0
-    end_ms = max(until_ms, *(file.last_ms or 0 for file in changes.files)) + 1
+    end_ms = max(until_ms, changes.files.highest("last_ms") or 0) + 1
     history = History(rows, spark.createDataFrame([], lake.pulses.columns))
     found = integrity.by_era(history, Window(0, end_ms), until_ms).collect()
     eras = [row.asDict(recursive=True) for row in sorted(found, key=lambda row: row.era)]
@@ -163,7 +164,7 @@ def check(spark: SparkSession, lake: Lake) -> Checked:
     if doubled := rows.groupBy("era", "version", "row").count().where("count > 1").count():
         problems.append(f"{doubled} rows are in the table more than once")
     totals = rows.agg(F.count("*").alias("rows"), F.max("ord").alias("last")).collect()[0]
-    logged = sum(file.rows for file in changes.files)
+    logged = changes.files.rows
     if logged != totals.rows:
         problems.append(f"the table's log counts {logged} rows, but its files have {totals.rows}")
     last_hole = (

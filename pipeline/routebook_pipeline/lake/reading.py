@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from pyarrow import compute
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
@@ -14,7 +15,7 @@ from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.history import DAY_MS, HOUR_MS, History, Instant, Window
 from routebook_pipeline.lake.snapshots import Snapshot, build, newest_before
 from routebook_pipeline.lake.snapshots import start_ms as day_start_ms
-from routebook_pipeline.lake.tables import DataFile, Lake, PinnedTable
+from routebook_pipeline.lake.tables import Lake, PinnedTable
 from routebook_pipeline.source.stream import StreamEnd
 from routebook_pipeline.times import day_of
 
@@ -49,7 +50,7 @@ def history_for(
     bounds = _bounds(changes, when, lookback_ms)
     snapshot = _snapshot(spark, lake, changes, bounds, log)
     since_ms = snapshot.start_ms if snapshot else 0
-    later = changes.read(spark, lambda file: _overlaps(file, since_ms, bounds.end_ms))
+    later = changes.read(spark, changes.files.overlapping(since_ms, bounds.end_ms))
     later = later.where(F.col("ms").between(since_ms, bounds.end_ms - 1))
     if bounds.last_ord is not None:
         later = later.where(F.col("ord") <= bounds.last_ord)
@@ -83,10 +84,10 @@ def _bounds(changes: PinnedTable, when: Window | Instant, lookback_ms: int) -> _
     if when.ord is None:
         raise ValueError("an Instant needs ms or ord")
     # Times rise with ord: no row up to this ord is later than the files that begin at or before it.
-    before = [file for file in changes.files if (file.first_ord or 0) <= when.ord]
-    containing = [file.first_ms or 0 for file in before if (file.last_ord or 0) >= when.ord]
-    last_ms = max((file.last_ms or 0 for file in before), default=0)
-    start_ms = min(containing, default=last_ms)
+    before = changes.files.where(compute.field("first_ord") <= when.ord)
+    last_ms = before.highest("last_ms") or 0
+    containing_ms = before.where(compute.field("last_ord") >= when.ord).lowest("first_ms")
+    start_ms = last_ms if containing_ms is None else containing_ms
     return _Bounds(start_ms - lookback_ms, last_ms + 1, when.ord)
 
 
@@ -96,7 +97,7 @@ def _snapshot(spark: SparkSession, lake: Lake, changes: PinnedTable, bounds: _Bo
     """
     start_ms = bounds.start_ms
     found = newest_before(lake, changes, start_ms, bounds.last_ord)
-    first_ms = min(file.first_ms or 0 for file in changes.files)
+    first_ms = changes.files.lowest("first_ms") or 0
     if start_ms - (found.start_ms if found else first_ms) <= MAX_SNAPSHOT_AGE_MS:
         return found
     day = day_of(min(start_ms, changes.observed_ms or start_ms))
@@ -115,16 +116,13 @@ def _snapshot(spark: SparkSession, lake: Lake, changes: PinnedTable, bounds: _Bo
 def _would_contain_later(changes: PinnedTable, day: str, last_ord: int) -> bool:
     """Whether a snapshot of that day would contain rows after `last_ord`."""
     midnight = day_start_ms(day)
-    return any((file.first_ms or 0) < midnight and (file.last_ord or 0) > last_ord for file in changes.files)
+    return bool(changes.files.where((compute.field("first_ms") < midnight) & (compute.field("last_ord") > last_ord)))
 
 
 def _pulses(spark: SparkSession, lake: Lake, bounds: _Bounds, *, wanted: bool) -> DataFrame:
     if not wanted or not lake.pulses.exists():
         return spark.createDataFrame([], lake.pulses.columns)
     first_ms = bounds.start_ms - PULSE_DELAY_MS
-    rows = lake.pulses.pin().read(spark, lambda file: _overlaps(file, first_ms, bounds.end_ms))
+    pulses = lake.pulses.pin()
+    rows = pulses.read(spark, pulses.files.overlapping(first_ms, bounds.end_ms))
     return rows.where(F.col("ms").between(first_ms, bounds.end_ms - 1))
-
-
-def _overlaps(file: DataFile, start_ms: int, end_ms: int) -> bool:
-    return (file.last_ms is None or file.last_ms >= start_ms) and (file.first_ms is None or file.first_ms < end_ms)

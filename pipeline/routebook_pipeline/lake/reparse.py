@@ -3,13 +3,14 @@
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from pyarrow import compute
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.kinds import KNOWN_FORMAT, Kind
 from routebook_pipeline.lake.parsing import parse
 from routebook_pipeline.lake.snapshots import drop_after
-from routebook_pipeline.lake.tables import DataFile, Lake
+from routebook_pipeline.lake.tables import Files, Lake
 from routebook_pipeline.lake.transactions import ConcurrentCommitError, commit_files, utc_day, write_attempt
 
 _RAW_KINDS = (int(Kind.UNKNOWN), int(Kind.UNREADABLE))
@@ -30,8 +31,9 @@ def reparse(spark: SparkSession, lake: Lake, *, known_format: int = KNOWN_FORMAT
     """Rewrites only the files with such rows."""
     while True:
         pinned = lake.changes.pin()
-        files = [file for file in pinned.files if file.readable_rows is None or file.readable_rows < file.rows]
-        rows = pinned.read_files(spark, [file.path for file in files], pinned.columns)
+        readable = compute.field("readable_rows")
+        files = pinned.files.where(readable.is_null() | (readable < compute.field("rows")))
+        rows = pinned.read_files(spark, files.paths, pinned.columns)
         with ExitStack() as persisted:
             raw = _persist(rows.where(F.col("code").isin(*_RAW_KINDS) & F.col("raw").isNotNull()), persisted)
             parsed = _persist(_parsed_rows(raw, lake, known_format), persisted)
@@ -70,10 +72,10 @@ def _parsed_rows(raw: DataFrame, lake: Lake, known_format: int) -> DataFrame:
     return with_times.select(*lake.changes.columns.names)
 
 
-def _replace(lake: Lake, rows: DataFrame, parsed: DataFrame, files: list[DataFile]) -> None:
+def _replace(lake: Lake, rows: DataFrame, parsed: DataFrame, files: Files) -> None:
     table = lake.changes
     pinned = table.pin()
-    if not {file.path for file in files} <= {file.path for file in pinned.files}:
+    if not set(files.paths) <= set(pinned.files.paths):
         raise ConcurrentCommitError("the files were joined meanwhile")
     replaced = F.broadcast(parsed.select("era", "version").distinct())
     new = rows.join(replaced, ["era", "version"], "left_anti").unionByName(parsed, allowMissingColumns=True)

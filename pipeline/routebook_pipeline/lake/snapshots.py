@@ -10,9 +10,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
-from itertools import groupby
 from typing import Final
 
+from pyarrow import compute
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
@@ -46,15 +46,16 @@ class CumulativeStats:
     """Statistics from a table's log: for each day, of its files and of those of all days before."""
 
     def __init__(self, files: Iterable[DataFile]) -> None:
-        self._days: list[str] = []
+        of_day: dict[str, tuple[int, int]] = {}
+        for file in files:
+            newest, raw = of_day.get(file.day, (0, 0))
+            # Without a count, any row may be raw text.
+            of_day[file.day] = max(newest, file.last_ord or 0), raw + file.rows - (file.readable_rows or 0)
+        self._days = sorted(of_day)
         self._stats: list[tuple[int, int]] = []
         newest = raw = 0
-        for day, of_day in groupby(sorted(files, key=lambda file: file.day), key=lambda file: file.day):
-            for file in of_day:
-                newest = max(newest, file.last_ord or 0)
-                # Without a count, any row may be raw text.
-                raw += file.rows - (file.readable_rows or 0)
-            self._days.append(day)
+        for day in self._days:
+            newest, raw = max(newest, of_day[day][0]), raw + of_day[day][1]
             self._stats.append((newest, raw))
 
     def newest(self, day: str) -> int:
@@ -80,7 +81,9 @@ class Snapshot:
         return start_ms(self.day)
 
     def rows(self, spark: SparkSession, lake: Lake) -> DataFrame:
-        return self.pinned.read(spark, lambda file: file.day == self.day).select(*lake.changes.columns.names)
+        return self.pinned.read(spark, self.pinned.files.where(compute.field("day") == self.day)).select(
+            *lake.changes.columns.names
+        )
 
 
 def newest_before(lake: Lake, changes: PinnedTable, ms: int, last_ord: int | None = None) -> Snapshot | None:
@@ -111,15 +114,15 @@ def build(spark: SparkSession, lake: Lake, day: str, *, rebuild: bool = False) -
         # In this order: a snapshot that we replace is never built from later changes than ours.
         pinned, changes = table.pin(), lake.changes.pin()
         position, midnight, stats = changes.position, start_ms(day), CumulativeStats(changes.files)
-        before = [file for file in changes.files if file.first_ms is not None and file.first_ms < midnight]
+        before = changes.files.where(compute.field("first_ms") < midnight)
         if position is None or not before or (changes.observed_ms or 0) < midnight:
             return False
-        exists = any(file.day == day for file in pinned.files)
+        exists = bool(pinned.files.where(compute.field("day") == day))
         if exists and not rebuild and _is_valid(day, pinned.record, stats):
             return False
         base = newest_before(lake, changes, midnight - 1)
         since_ms = base.start_ms if base else 0
-        rows = changes.read(spark, lambda file: file in before and (file.last_ms or 0) >= since_ms)  # noqa: B023
+        rows = changes.read(spark, before.where(compute.field("last_ms") >= since_ms))
         rows = rows.where(F.col("ms").between(since_ms, midnight - 1))
         if base is not None:
             rows = base.rows(spark, lake).unionByName(rows)
@@ -168,11 +171,10 @@ def closed_days(lake: Lake) -> list[str]:
 
 
 def _closed_days(changes: PinnedTable) -> list[str]:
-    times = [file.first_ms for file in changes.files if file.first_ms is not None]
-    observed_ms = changes.observed_ms
-    if not times or observed_ms is None:
+    first_ms, observed_ms = changes.files.lowest("first_ms"), changes.observed_ms
+    if first_ms is None or observed_ms is None:
         return []
-    return days_from_to(day_of(min(times)), day_of(observed_ms))[1:]
+    return days_from_to(day_of(first_ms), day_of(observed_ms))[1:]
 
 
 def drop_after(lake: Lake, ms: int) -> list[str]:

@@ -9,15 +9,16 @@ changes files and records together.
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, cast, overload
 
 import pyarrow
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from pyarrow import compute
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -70,7 +71,82 @@ class DataFile:
     """None when the log has no count."""
 
 
-FileFilter = Callable[[DataFile], bool]
+_COLUMNS: Final = {
+    "path": "path",
+    "size": "size_bytes",
+    "rows": "num_records",
+    "first_ord": "min.ord",
+    "last_ord": "max.ord",
+    "first_ms": "min.ms",
+    "last_ms": "max.ms",
+    "readable_rows": f"null_count.{RAW}",
+}
+"""Field of `DataFile` -> column of the list of files that `deltalake` gives. (The day's depends on the partition.)"""
+
+
+class Files(Sequence[DataFile]):
+    """Files of a table, sorted by their first `ord`. They stay in Arrow's memory, some 200 bytes each: a long history
+    has hundreds of thousands, and a question selects a few of them.
+    """
+
+    def __init__(self, table: pyarrow.Table) -> None:
+        """`table` has a column for each field of `DataFile`."""
+        self._table = table
+
+    @classmethod
+    def from_log(cls, actions: pyarrow.Table, partition: str) -> "Files":
+        columns: dict[str, Any] = {}
+        for name, column in {**_COLUMNS, "day": f"partition.{partition}"}.items():
+            kind = pyarrow.string() if name in ("path", "day") else pyarrow.int64()
+            is_there = column in actions.column_names
+            columns[name] = actions.column(column).cast(kind) if is_there else pyarrow.nulls(len(actions), kind)
+        # Tables without `ord`, such as stored answers, are sorted by path.
+        columns["order"] = compute.coalesce(columns["first_ord"], pyarrow.scalar(0, pyarrow.int64()))
+        table = pyarrow.table(columns).sort_by([("order", "ascending"), ("path", "ascending")])
+        return cls(table.drop_columns("order"))
+
+    def where(self, condition: compute.Expression) -> "Files":
+        return Files(self._table.filter(condition))
+
+    def overlapping(self, start_ms: int, end_ms: int) -> "Files":
+        """The files that may have rows of [start_ms, end_ms)."""
+        first, last = compute.field("first_ms"), compute.field("last_ms")
+        return self.where((last.is_null() | (last >= start_ms)) & (first.is_null() | (first < end_ms)))
+
+    @property
+    def paths(self) -> list[str]:
+        return cast("list[str]", self._table.column("path").to_pylist())
+
+    def lowest(self, name: str) -> int | None:
+        return cast("int | None", compute.min(self._table.column(name)).as_py())
+
+    def highest(self, name: str) -> int | None:
+        return cast("int | None", compute.max(self._table.column(name)).as_py())
+
+    @property
+    def rows(self) -> int:
+        return int(compute.sum(self._table.column("rows")).as_py() or 0)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __iter__(self) -> Iterator[DataFile]:
+        for batch in self._table.to_batches(max_chunksize=_AT_ONCE):
+            for row in batch.to_pylist():
+                yield DataFile(**row)
+
+    @overload
+    def __getitem__(self, at: int) -> DataFile: ...
+    @overload
+    def __getitem__(self, at: slice) -> "Files": ...
+    def __getitem__(self, at: int | slice) -> "DataFile | Files":
+        if isinstance(at, slice):
+            return Files(self._table.take(list(range(*at.indices(len(self))))))
+        (row,) = self._table.take([at % len(self) if -len(self) <= at < len(self) else at]).to_pylist()
+        return DataFile(**row)
+
+
+_AT_ONCE: Final = 1_000
 
 
 @dataclass(frozen=True)
@@ -190,29 +266,15 @@ class PinnedTable:
         return self.record(OBSERVED)
 
     @cached_property
-    def files(self) -> list[DataFile]:
+    def files(self) -> Files:
         with self.table.reaching("read"):
-            actions = pyarrow.table(self.delta.get_add_actions(flatten=True)).to_pylist()
-        return sorted(map(self._file, actions), key=lambda file: (file.first_ord or 0, file.path))
+            return Files.from_log(pyarrow.table(self.delta.get_add_actions(flatten=True)), self.table.partition)
 
-    def _file(self, action: dict[str, Any]) -> DataFile:
-        return DataFile(
-            path=action["path"],
-            size=action["size_bytes"],
-            rows=action["num_records"],
-            day=action[f"partition.{self.table.partition}"],
-            first_ord=action.get("min.ord"),
-            last_ord=action.get("max.ord"),
-            first_ms=action.get("min.ms"),
-            last_ms=action.get("max.ms"),
-            readable_rows=action.get("null_count.raw"),
-        )
-
-    def read(self, spark: SparkSession, selects: FileFilter = lambda _: True) -> DataFrame:
-        """The rows of the selected files. UnreachableError when one of the files is missing: there is never an answer
-        from a part of them.
+    def read(self, spark: SparkSession, files: Files | None = None) -> DataFrame:
+        """The rows of these files, by default of all. UnreachableError when one of them is missing: there is never an
+        answer from a part of them.
         """
-        return self.read_files(spark, [file.path for file in self.files if selects(file)])
+        return self.read_files(spark, (self.files if files is None else files).paths)
 
     def read_files(self, spark: SparkSession, paths: list[str], columns: StructType | None = None) -> DataFrame:
         """Columns that an older file lacks are null. `columns`: read these instead of those of this release."""

@@ -7,7 +7,7 @@ fails, the folder is removed. A crash leaves only files that no table refers to.
 import json
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ import pyarrow
 from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
+from pyarrow import compute
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -54,7 +55,7 @@ class WriteAttempt:
         files = [file for file in self.folder.files() if file.path.endswith(".parquet")]
         self.added = [action for file in files if (action := self._action(file)) is not None]
 
-    def join(self, files: list[DataFile], columns: StructType) -> None:
+    def join(self, files: Sequence[DataFile], columns: StructType) -> None:
         """Writes the rows of several files of one day into one. Columns that an older file lacks are null."""
         schema = to_arrow_schema(columns)
         path = f"{self.table.partition}={files[0].day}/joined-{len(self.added)}.zstd.parquet"
@@ -76,8 +77,8 @@ class WriteAttempt:
         """Reads the log: a writer that was interrupted, or that got no answer from an object store, may have committed
         nevertheless.
         """
-        added = {action.path for action in self.added}
-        return bool(added) and any(file.path in added for file in self.table.pin().files)
+        added = [action.path for action in self.added]
+        return bool(added) and bool(self.table.pin().files.where(compute.field("path").isin(added)))
 
     def _action(self, file: FoundFile) -> AddAction | None:
         path = f"{self._name}/{file.path}"
@@ -146,7 +147,7 @@ def commit_files(
     *,
     records: dict[str, int],
     metadata: dict[str, Any] | None = None,
-    removed: list[DataFile] | None = None,
+    removed: Sequence[DataFile] | None = None,
     replaced_day: str | None = None,
     same_rows: bool = False,
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import compute
 from pyspark.sql import DataFrame, SparkSession
 
 from routebook_pipeline.answers.catalogue import QUESTIONS
@@ -88,7 +89,7 @@ class Days:
     def rows(self, stored: StoredAnswer, day: str) -> list[Row]:
         pinned = stored.table(self.lake).pin()
         schema = stored.table(self.lake).columns
-        return to_rows(pinned.read(self.spark, lambda file: file.day == day), schema)
+        return to_rows(pinned.read(self.spark, pinned.files.where(compute.field("day") == day)), schema)
 
 
 def computed(*days: str, answers: Sequence[StoredAnswer] = FEW) -> list[str]:

@@ -73,7 +73,7 @@ def test_a_lake_can_have_any_other_name(tmp_path: Path, name: str) -> None:
     table.create()
     assert (tmp_path / name / "ns" / "changes" / "_delta_log").is_dir()
     assert table.exists()
-    assert table.pin().files == []
+    assert len(table.pin().files) == 0
 
 
 def test_a_file_address_and_its_path_are_the_same_lake(tmp_path: Path) -> None:
