@@ -85,7 +85,11 @@ def _template(found: Object) -> PodTemplate:
 
 
 def worker_template(objects: list[Object]) -> PodTemplate:
-    (found,) = [template for template in pod_templates(objects) if template.kind == "Deployment"]
+    (found,) = [
+        template
+        for template in pod_templates(objects)
+        if template.kind == "Deployment" and template.labels["app.kubernetes.io/component"] == "worker"
+    ]
     return found
 
 

@@ -67,6 +67,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "Set metrics.podMonitor.enabled=false, or auto.",
     ),
     ({"pipeline": {"reports": {"serve": True}}}, "Set pipeline.enabled=true."),
+    ({"pipeline": {"session": {"enabled": True}}}, "Set pipeline.enabled=true."),
     (
         {"pipeline": {"enabled": True, "reports": {"serve": True}}, "podAntiAffinity": "hard"},
         "Set pipeline.reports.accessModes={ReadWriteMany}, or podAntiAffinity=soft.",

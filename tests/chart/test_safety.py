@@ -83,8 +83,12 @@ def test_the_grace_period_covers_a_regular_stop(objects: list[Object]) -> None:
 
 
 def test_an_old_worker_stops_only_when_its_replacement_is_ready(objects: list[Object]) -> None:
-    deployment = single(objects, "Deployment")
-    assert deployment["spec"]["strategy"] == {
+    (strategy,) = [
+        found["spec"]["strategy"]
+        for found in of_kind(objects, "Deployment")
+        if found["metadata"]["labels"]["app.kubernetes.io/component"] == "worker"
+    ]
+    assert strategy == {
         "type": "RollingUpdate",
         "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1},
     }
@@ -142,11 +146,15 @@ def policy(values: dict[str, Any], ending: str = "") -> Any:
 
 
 def test_only_this_release_reaches_the_store() -> None:
-    objects = render({"pipeline": {"enabled": True}})
+    objects = render({"pipeline": {"enabled": True, "session": {"enabled": True}}})
     spec = single(objects, "NetworkPolicy", "-store")["spec"]
     (rule,) = spec["ingress"]
     sources = [selected_pods(objects, peer["podSelector"]["matchLabels"]) for peer in rule["from"]]
-    assert [[template.kind for template in found] for found in sources] == [["Deployment"], ["CronJob"]]
+    assert [[template.kind for template in found] for found in sources] == [
+        ["Deployment"],
+        ["CronJob"],
+        ["Deployment"],
+    ]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
     assert "egress" not in spec
 
