@@ -5,7 +5,6 @@ say which entry of a reply is wrong, so it is used only for entries that are cer
 payload, and `lake/parsing.py` parses that, decides whether the entry is readable, and gives the reason if it is not.
 """
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -171,7 +170,7 @@ def _decode_block(payloads: Sequence[bytes], entry_format: EntryFormat) -> pyarr
         return None
     try:
         table = arrow_json.read_json(
-            io.BytesIO(block),
+            pyarrow.BufferReader(block),
             read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(block) + 1),
             parse_options=arrow_json.ParseOptions(
                 explicit_schema=entry_format.arrow, unexpected_field_behavior="ignore"
@@ -194,7 +193,7 @@ def _is_one_object_a_line(block: bytes, lines: int) -> bool:
     """
     if not block.startswith(b"{") or block.count(b"\n") != lines - 1 or block.count(b"\n{") != lines - 1:
         return False
-    if b"\r" in block or b"\\ud" in block or b"\\uD" in block:
+    if b"\r" in block or (b"\\u" in block and (b"\\ud" in block or b"\\uD" in block)):
         return False
     if block.isascii():
         return True
