@@ -210,25 +210,30 @@ class Folder:
             yield self.for_arrow
 
 
+_reached: Final[set[tuple[str, str]]] = set()
+"""Applications of Spark, and the schemes for which they have a connector."""
+
+
 def check_spark_reaches(spark: SparkSession, folder: Folder) -> None:
     """UnreachableError names the missing connector. Java would report it in a hundred lines, and only at the first
     write.
     """
     scheme = folder.for_spark.partition("://")[0]
-    if scheme == "file":
+    application = (spark.sparkContext.applicationId, scheme)
+    if scheme not in CONNECTORS or application in _reached:
         return
     try:
-        # Looks for the connector's class before the file, which is in no lake.
+        # Looks for the connector's class first, and then for the file, which is in no lake.
         spark.read.text((folder / "_no_such_file").for_spark_reader)
     except Exception as error:
-        if not _NO_CONNECTOR.search(str(error)):
-            # Errors of the store itself are reported by what is done next, with the file that it is about.
-            return
-        (hadoop,) = spark.sql("SELECT java_method('org.apache.hadoop.util.VersionInfo', 'getVersion')").collect()[0]
-        raise UnreachableError(
-            f"Spark has no connector for {scheme}://, so it cannot reach {folder.uri}. "
-            f"{connector_advice(scheme, hadoop)}"
-        ) from error
+        if _NO_CONNECTOR.search(str(error)):
+            hadoop = spark.sql("SELECT java_method('org.apache.hadoop.util.VersionInfo', 'getVersion')").collect()[0][0]
+            raise UnreachableError(
+                f"Spark has no connector for {scheme}://, so it cannot reach {folder.uri}. "
+                f"{connector_advice(scheme, hadoop)}"
+            ) from error
+        # The store's own errors are reported by what is done next, with the file that it is about.
+    _reached.add(application)
 
 
 def connector_advice(scheme: str, hadoop_version: str) -> str:
