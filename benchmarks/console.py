@@ -1,4 +1,4 @@
-"""What do open consoles cost a worker, and how fast is a page with 10,000 topics?
+"""What do open consoles cost a worker, and how fast is a page with 10,000 topics, or 100,000?
 
 - Lookups (p99, and lookups per CPU second) of a worker without and with 100 open consoles on ten different pages, while
   a registration changes the table every second: in turn in one run, by one compiled process (load/lookups.c).
@@ -6,7 +6,7 @@
 - The first page after a start, and each page when it was read before: until all of its HTML has arrived, and, with
   Chromium, until the browser has painted it.
 
-    .venv/bin/python -m benchmarks.console [--quick] [--rounds 5] [--seconds 3] [--only lookups]
+    .venv/bin/python -m benchmarks.console [--quick] [--rounds 5] [--seconds 3] [--only lookups] [--topics 100000]
 
 The load generator needs a C compiler. Result: docs/benchmarks/console.md
 """
@@ -29,8 +29,7 @@ from benchmarks.load.servers import Running, free_port, routebook
 from routebook.store.embedded import EmbeddedStore
 from tests.support.chromium import CHROMIUM
 
-BROKERS, TOPICS_A_BROKER = 100, 200
-"""Each topic is on two brokers: 10,000 topics."""
+BROKERS = 100
 CONSOLES = 100
 LOOKED_UP = "topic-09999"
 LOADS = (Load(4, 1), Load(32, 1))
@@ -40,7 +39,7 @@ MORE_MS = 0.2
 PAGES = (
     "/console/",
     "/console/topics",
-    "/console/topics?q=000",
+    "/console/topics?q=0099",
     "/console/topic?name=topic-00001",
     "/console/brokers",
     "/console/broker?name=broker-001",
@@ -55,18 +54,19 @@ FIRST_PAINT = """() => new Promise(resolve => new PerformanceObserver(list => {
 }).observe({type: "paint", buffered: true}))"""
 
 
-def topics_of() -> dict[str, list[str]]:
-    """Broker -> its topics; its partner has the same ones."""
+def topics_of(topics: int) -> dict[str, list[str]]:
+    """Broker -> its topics. Each topic is on two brokers."""
+    share = topics * 2 // BROKERS
     return {
-        f"broker-{number:03d}": [f"topic-{number // 2 * TOPICS_A_BROKER + at:05d}" for at in range(TOPICS_A_BROKER)]
+        f"broker-{number:03d}": [f"topic-{number // 2 * share + at:05d}" for at in range(share)]
         for number in range(BROKERS)
     }
 
 
 @contextmanager
-def one_change_a_second(port: int) -> Iterator[None]:
+def one_change_a_second(port: int, broker: str, topics: list[str]) -> Iterator[None]:
     """One broker registers with other queue numbers of one topic."""
-    stopping, (broker, topics) = threading.Event(), next(iter(topics_of().items()))
+    stopping = threading.Event()
     peer = Peer(port)
 
     def change() -> None:
@@ -83,7 +83,7 @@ def one_change_a_second(port: int) -> Iterator[None]:
     peer.close()
 
 
-def measure_lookups(server: Running, http_port: int, rounds: int, seconds: float) -> None:
+def measure_lookups(server: Running, http_port: int, topics: list[str], rounds: int, seconds: float) -> None:
     generator = build()
     request = lookup(LOOKED_UP)
     peer = Peer(server.port)
@@ -98,7 +98,7 @@ def measure_lookups(server: Running, http_port: int, rounds: int, seconds: float
                 run(generator, server.port, load, seconds, [request], body_bytes=size, process=server.process)
             )
 
-    with one_change_a_second(server.port):
+    with one_change_a_second(server.port, "broker-000", topics):
         for number in range(rounds):
             for consoles in (0, CONSOLES) if number % 2 else (CONSOLES, 0):
                 if not consoles:
@@ -155,9 +155,7 @@ def measure_pages(store: EmbeddedStore, rounds: int, other_port: int) -> None:
             for path in PAGES:
                 time_page(port, path)
                 warm[path].append(min(time_page(port, path) for _ in range(3)))
-    print(
-        f"\nUntil the HTML has arrived, with {BROKERS * TOPICS_A_BROKER // 2:,} topics, ms (median of {rounds} starts)"
-    )
+    print(f"\nUntil the HTML has arrived, ms (median of {rounds} starts)")
     print(f"  {'first request after the start':40}{statistics.median(first):8.1f}{max(first):8.1f} at most")
     for path, times in warm.items():
         print(f"  {path:40}{statistics.median(times):8.1f}")
@@ -219,20 +217,21 @@ def measure(arguments: argparse.Namespace) -> None:
     with ExitStack() as stack:
         store = stack.enter_context(EmbeddedStore(None))
         server = stack.enter_context(routebook(http_port=http_port, shared=store))
-        fleet = Fleet(server.port, topics_of())
+        table = topics_of(arguments.topics)
+        fleet = Fleet(server.port, table)
         stack.callback(fleet.close)
         fleet.register()
         print(
             f"{platform.machine()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}; "
             f"Python {platform.python_version()}; {rounds} rounds of {seconds:g} s; {time.strftime('%Y-%m-%d')}; "
-            "! marks a target that is missed"
+            f"{arguments.topics:,} topics; ! marks a target that is missed"
         )
         if "pages" in arguments.only:
             measure_pages(store, rounds, http_port)
         if "idle" in arguments.only:
             measure_idle(store, rounds, 2 * seconds)
         if "lookups" in arguments.only:
-            measure_lookups(server, http_port, rounds, seconds)
+            measure_lookups(server, http_port, table["broker-000"], rounds, seconds)
 
 
 def main() -> None:
@@ -240,6 +239,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one short round, to see that it works")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float, help="of each measurement")
+    parser.add_argument("--topics", type=int, default=10_000)
     parts = ("pages", "idle", "lookups")
     parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="the parts to measure")
     measure(parser.parse_args())

@@ -1,13 +1,15 @@
 """Actions: first what would change, then a confirmation that names the object, then the history's own record."""
 
+from pathlib import Path
 from urllib.parse import quote
 
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.conftest import BEHIND_A_PROXY, CLUSTER, TOKEN, Visit, register
+from tests.console.conftest import BEHIND_A_PROXY, CLUSTER, TOKEN, Visit, register, serving
 from tests.runtime.running import Running
+from tests.support.waiting import wait_until
 
 
 def confirm(page: Page, name: str) -> None:
@@ -108,6 +110,34 @@ def test_releasing_nothing_changes_nothing(visit: Visit) -> None:
     assert page.locator("form.confirm").count() == 0
 
 
+@pytest.mark.slow
+def test_a_hold_is_shown_first_and_released(visit: Visit, tmp_path: Path) -> None:
+    flags = ("--hold-minimum", "3", "--hold-percent", "30", "--scan-not-active-broker-interval-ms", "500")
+    with serving(tmp_path, *flags) as held:
+        for number in range(6):
+            register(held, f"held-{number}", f"held-topic-{number}", timeout_ms=1000)
+        visitor = visit(held.http)
+        page = visitor.open("/console/")
+        visitor.wait_until_live()
+        expect(page.locator("#banner")).to_contain_text("Removals are on hold")
+        page.get_by_role("link", name="Decide").click()
+        listed = page.locator("#changes li")
+        expect(listed.first).to_contain_text("removal held → removed by the next scan")
+        count = listed.count()
+        confirm(page, "release")
+        assert "expiry-released" in kinds_of(page)
+        wait_until(lambda: len(held.get("/v1/brokers").json()["brokers"]) <= 6 - count, "the scan removes the brokers")
+        page.goto(f"{held.http}/console/")
+        expect(page.locator("#banner")).not_to_contain_text("on hold")
+
+
+def test_a_baseline_is_requested(visit: Visit, service: Running) -> None:
+    page = visit().open("/console/actions/write-baseline")
+    expect(page.locator("#changes li")).to_have_count(1)
+    confirm(page, "baseline")
+    expect(page.locator("#done")).to_be_visible()
+
+
 def test_without_an_identity_the_console_only_reads(visit: Visit, service: Running) -> None:
     register(service, "guard-a", "guard-topic")
     page = visit(extra_http_headers=BEHIND_A_PROXY).open("/console/actions/delete-topic?topic=guard-topic")
@@ -140,9 +170,9 @@ def test_signing_in_and_out(visit: Visit, service: Running) -> None:
     assert page.context.cookies() == []
 
 
-def create_identity(service: Running, name: str, role: str) -> str:
+def create_identity(service: Running, name: str, role: str, valid_for_ms: int | None = None) -> str:
     """Returns its token."""
-    body = {"name": name, "role": role}
+    body = {"name": name, "role": role, "valid_for_ms": valid_for_ms}
     answer = httpx.post(f"{service.http}/v1/identities", json=body, timeout=10, trust_env=False)
     answer.raise_for_status()
     return str(answer.json()["token"])
@@ -174,3 +204,34 @@ def test_a_revoked_token_signs_out(visit: Visit, service: Running) -> None:
     page.reload()
     expect(page.locator("#banner")).to_contain_text("Your token is not valid any more")
     assert page.context.cookies() == []
+
+
+def test_an_expired_token_signs_out(visit: Visit, service: Running) -> None:
+    token = create_identity(service, "console-short", "operator", valid_for_ms=4_000)
+    page = visit(extra_http_headers=BEHIND_A_PROXY).page
+    sign_in(page, service.http, token)
+    page.wait_for_url("**/console/topics")
+    expect(page.locator(".who")).to_contain_text("console-short")
+
+    def is_signed_out() -> bool:
+        page.reload()
+        return "read only" in page.locator(".who").inner_text()
+
+    wait_until(is_signed_out, "the identity expires")
+    assert page.context.cookies() == []
+    page.goto(f"{service.http}/console/actions/release-hold")
+    expect(page.locator("#refusal")).to_contain_text("needs a token with the role operator")
+
+
+def test_a_form_of_another_site_changes_nothing(visit: Visit, service: Running) -> None:
+    """The cookie is not sent with it, and its origin is refused."""
+    register(service, "csrf-a", "csrf-topic")
+    page = visit().page
+    page.set_content(
+        f"<form method=post action='{service.http}/console/actions/delete-topic'>"
+        "<input name=topic value=csrf-topic><input name=confirm value=csrf-topic><button>Win</button></form>"
+    )
+    page.get_by_text("Win").click()
+    page.wait_for_url("**/console/actions/delete-topic")
+    expect(page.locator("main")).to_contain_text("may not send this request")
+    assert service.get("/v1/topics/csrf-topic").status_code == 200

@@ -72,13 +72,16 @@ def test_an_important_page_is_accessible(visit: Visit, path: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", ["", "brokers", "broker?name=page-broker", "topic?name=page-topic", "changes"])
 @pytest.mark.parametrize("width", [640, 375], ids=["zoom of 200 %", "telephone"])
-def test_a_page_needs_no_scrolling_to_the_side(visit: Visit, path: str, width: int) -> None:
+def test_no_page_needs_scrolling_to_the_side(visit: Visit, width: int) -> None:
     """A window of 1280 at 200 % has 640 pixels of CSS."""
-    page = visit(viewport={"width": width, "height": 700}).open(f"/console/{path}")
-    page.wait_for_selector("#connection[data-state=live]")
-    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    visitor = visit(viewport={"width": width, "height": 700})
+    too_wide = [
+        path
+        for path in PAGES
+        if visitor.open(f"/console/{path}").evaluate("document.documentElement.scrollWidth - innerWidth") > 0
+    ]
+    assert too_wide == []
 
 
 HOSTILE = '<img src=x onerror="alert(1)">\'"><script>alert(2)</script>{{7*7}}'

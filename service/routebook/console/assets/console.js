@@ -256,7 +256,9 @@
     }
     if (event.key === "/") {
       event.preventDefault();
-      (document.querySelector("form[data-filter] input[type=search]") || byId("search")).focus();
+      const search = document.querySelector("form[data-filter] input[type=search]") || byId("search");
+      search.focus();
+      search.select();
     } else if (event.key === "g") went = performance.now();
     else if (event.key === "?") help.showModal();
     else if (event.key === "p") togglePause();
