@@ -71,10 +71,10 @@ class ProtectedPropertyError(ForbiddenError):
 
 
 class NotFoundError(RoutebookError):
-    """The route table is complete and does not contain it."""
+    """The table is complete and does not contain it."""
 
     def __init__(self, what: str, name: str, *, advice: str = "") -> None:
-        super().__init__(f"{what} {name!r} is not in the route table.", advice=advice)
+        super().__init__(f"There is no {what} {name!r}.", advice=advice)
         self.what = what
         self.name = name
 

@@ -29,20 +29,32 @@ class Confirmation:
     form: Form
 
     def send(
-        self, service: Service, method: str, path: str, *, params: dict[str, Any] | None = None, body: object = None
+        self,
+        service: Service,
+        method: str,
+        path: str,
+        *,
+        params: dict[str, Any] | None = None,
+        body: object = None,
+        nothing: Callable[[], AnswerIsNoError] | None = None,
     ) -> dict[str, Any] | None:
-        """Returns the answer of the request, or None after a dry run, which has been printed then.
+        """Returns the answer of the request, or None after a dry run, which has been printed then. `nothing` makes the
+        error for a request that changes nothing because what it names does not exist.
 
         On a terminal, people see what would change and are asked. A script is not asked: it cannot answer.
         """
         dry_params = (params or {}) | {"dry_run": "true"}
         if self.is_dry_run:
             plan = service.request(method, path, params=dry_params, body=body)
-            if self.form.is_table:
+            if not self.form.is_table:
+                self.form.print_data(plan)
+            elif plan["count"]:
                 _print_plan(plan, err=False)
                 click.echo("Nothing was changed.", err=True)
-            else:
-                self.form.print_data(plan)
+            if not plan["count"]:
+                if nothing:
+                    raise nothing()
+                click.echo("Nothing would change.", err=True)
             return None
         if not self.is_given and sys.stdin.isatty() and sys.stderr.isatty():
             plan = service.request(method, path, params=dry_params, body=body)
@@ -51,6 +63,10 @@ class Confirmation:
                 if not click.confirm(f"Change this at {service.url}?", err=True):
                     raise AnswerIsNoError("Nothing was changed.", advice="--yes answers the question beforehand.")
         answer: dict[str, Any] = service.request(method, path, params=params, body=body)
+        if nothing and not answer["count"]:
+            if not self.form.is_table:
+                self.form.print_data(answer)
+            raise nothing()
         return answer
 
 
@@ -88,14 +104,18 @@ def delete_topic_command(
     routebook delete-topic orders --dry-run
     routebook delete-topic orders --cluster west --yes
     """
-    result = confirmation.send(service, "DELETE", f"/v1/topics/{path_part(topic)}", params={"cluster": cluster})
+
+    def nothing() -> AnswerIsNoError:
+        where = f" of the cluster {cluster}" if cluster else ""
+        return AnswerIsNoError(f"No broker{where} has a topic {topic!r}.", advice=service.advice_about("topic", topic))
+
+    path = f"/v1/topics/{path_part(topic)}"
+    result = confirmation.send(service, "DELETE", path, params={"cluster": cluster}, nothing=nothing)
     if result is None:
         return
     if not form.is_table:
         form.print_data(result)
-    if not result["count"]:
-        raise AnswerIsNoError(f"No broker has a topic {topic!r}.", advice="`routebook topics` lists all topics.")
-    if form.is_table:
+    else:
         click.echo(f"Deleted {topic} from {result['count']} brokers (version {result['version']}).")
 
 
@@ -122,9 +142,8 @@ def write_permission_command(
     if not form.is_table:
         form.print_data(result)
     if not result["count"]:
-        raise AnswerIsNoError(
-            f"No topic has queues on a broker {broker!r}.", advice="`routebook brokers` lists all brokers."
-        )
+        advice = service.advice_about("broker", broker)
+        raise AnswerIsNoError(f"No topic has queues on a broker {broker!r}.", advice=advice)
     if form.is_table:
         click.echo(
             f"Writing to {broker} is {permission}: {result['count']} topics changed (version {result['version']})."

@@ -25,7 +25,7 @@ _SILENCE_S: Final = 35.0
 """The service sends a keep-alive every ten seconds; after this time without one, the connection is dead."""
 _PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 15.0
-_QUIET_KINDS: Final = frozenset({"baseline-seat", "baseline-queues"})
+QUIET_KINDS: Final = frozenset({"baseline-seat", "baseline-queues"})
 """They repeat the table and change nothing; shown only when asked for with --kind."""
 
 
@@ -88,7 +88,7 @@ def changes_command(
     else:
         entries = _pages(service, params, newest_first=last is not None)
     shown: Iterator[dict[str, Any]] = (
-        entry for entry in entries if kinds or not form.is_table or entry["kind"] not in _QUIET_KINDS
+        entry for entry in entries if kinds or not form.is_table or entry["kind"] not in QUIET_KINDS
     )
     if last is not None:
         shown = iter(list(islice(shown, last))[::-1])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 import click
@@ -24,13 +25,10 @@ def names_of(what: str, context: click.Context, incomplete: str) -> list[str]:
         return []
 
 
-def _listed(path: str, key: str, name: str) -> Callable[[click.Context], Iterator[str]]:
+def _listed(kind: str) -> Callable[[click.Context], Iterator[str]]:
     def names(context: click.Context) -> Iterator[str]:
         with _service(context) as service:
-            for number, one in enumerate(service.pages(path, key)):
-                if number == _MOST:
-                    return
-                yield one[name]
+            yield from islice(service.names(kind), _MOST)
 
     return names
 
@@ -55,35 +53,20 @@ def _contexts(context: click.Context) -> Iterator[str]:
     yield from read_contexts().contexts
 
 
-def _kv_namespaces(context: click.Context) -> Iterator[str]:
-    with _service(context) as service:
-        yield from (one["namespace"] for one in service.pages("/v1/kv", "namespaces"))
-
-
 def _kv_keys(context: click.Context) -> Iterator[str]:
     with _service(context) as service:
         yield from service.get(f"/v1/kv/{path_part(context.params['namespace'])}")["table"]
 
 
-def _identities(context: click.Context) -> Iterator[str]:
-    with _service(context) as service:
-        yield from (one["name"] for one in service.get("/v1/identities")["identities"])
-
-
-def _readers(context: click.Context) -> Iterator[str]:
-    with _service(context) as service:
-        yield from (one["reader"] for one in service.get("/v1/readers")["readers"])
-
-
 _SOURCES: Final[dict[str, Callable[[click.Context], Iterator[str]]]] = {
-    "topics": _listed("/v1/topics", "topics", "topic"),
-    "brokers": _listed("/v1/brokers", "brokers", "name"),
-    "clusters": _listed("/v1/clusters", "clusters", "name"),
+    "topics": _listed("topic"),
+    "brokers": _listed("broker"),
+    "clusters": _listed("cluster"),
     "settings": _run_time_settings,
     "all-settings": _all_settings,
     "contexts": _contexts,
-    "kv-namespaces": _kv_namespaces,
+    "kv-namespaces": _listed("key-value-namespace"),
     "kv-keys": _kv_keys,
-    "identities": _identities,
-    "readers": _readers,
+    "identities": _listed("identity"),
+    "readers": _listed("reader"),
 }

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from routebook.cli.changes import line_of
+from routebook.cli.changes import QUIET_KINDS, line_of
 from routebook.cli.command import DURATION, command, command_group, complete
 from routebook.cli.forms import Form, with_names, with_output
 from routebook.cli.output import (
@@ -187,11 +187,16 @@ def uptime_text(instance: Mapping[str, Any]) -> str | None:
 
 
 def write_text(group: Mapping[str, Any]) -> str | None:
-    """Whether its topics may be written."""
-    topics, writable = group["topics"], group["writable_topics"]
+    """Whether its topics may be written, apart from those for the broker's own use, which no client uses."""
+    topics, writable = _open_topics(group), group["writable_topics"]
     if not topics:
         return None
     return "yes" if writable == topics else "no" if not writable else f"{writable} of {topics}"
+
+
+def _open_topics(group: Mapping[str, Any]) -> int:
+    """A worker of an older release reports no closed ones."""
+    return int(group["topics"] - group.get("closed_topics", 0))
 
 
 def version_text(version: Mapping[str, int] | None, *, wide: bool = True) -> str | None:
@@ -228,6 +233,7 @@ def clusters_command(service: Service, form: Form) -> None:
 
 
 _CHANGES: Final = 10
+_READ_CHANGES: Final = 100
 
 
 @command_group("describe")
@@ -358,10 +364,11 @@ def _age_and_time(age_ms: int | None, ms: int | None) -> str | None:
 
 def _warnings_of_group(group: Mapping[str, Any]) -> Iterator[str]:
     yield from _warnings_of_brokers(group)
-    if group["topics"] and not group["writable_topics"]:
+    topics = _open_topics(group)
+    if topics and not group["writable_topics"]:
         yield f"None of its topics may be written. To allow it: `routebook write-permission {group['name']} on`."
-    elif group["writable_topics"] < group["topics"]:
-        yield f"{group['topics'] - group['writable_topics']} of its {group['topics']} topics may not be written."
+    elif group["writable_topics"] < topics:
+        yield f"{topics - group['writable_topics']} of its {topics} topics may not be written."
     versions = {version_text(one["data_version"]) for one in group["members"] if one["data_version"]}
     if len(versions) > 1:
         yield "Its brokers have different data versions: a slave may not have copied the topics yet."
@@ -412,6 +419,7 @@ def describe_topic(service: Service, name: str, form: Form) -> None:
         ("read queues", sum(one["read_queues"] for one in queues)),
         ("write queues", sum(one["write_queues"] for one in queues if one["perm"] & PERM_WRITE)),
         ("order", route.get("orderTopicConf")),
+        ("asked by", "not recorded: workers answer lookups from memory and count them without names"),
     ]
     print_fields(fields)
     click.echo()
@@ -475,8 +483,9 @@ def _with_context(
     service: Service, described: Mapping[str, Any], warnings: Iterable[str], **filters: str
 ) -> dict[str, Any]:
     try:
-        page = service.get("/v1/changes", order="desc", limit=_CHANGES, **filters)
-        changes = page["changes"]
+        # A baseline repeats the whole table from time to time, and would hide the changes.
+        page = service.get("/v1/changes", order="desc", limit=_READ_CHANGES, **filters)
+        changes = [entry for entry in page["changes"] if entry["kind"] not in QUIET_KINDS][:_CHANGES]
     except RoutebookError as error:
         # The history is in the store, and the rest of the page is known without it.
         changes = []

@@ -74,6 +74,8 @@ def flat_fields(value: dict[str, Any], before: str = "") -> Iterator[tuple[str, 
         elif isinstance(inner, list) and inner and isinstance(inner[0], dict):
             for number, item in enumerate(inner, 1):
                 yield from flat_fields(item, f"{shown} {number}")
+        elif inner is None:
+            yield shown.removesuffix(" ms"), None
         elif name.endswith("_ms") and isinstance(inner, int) and inner > _LEAST_TIMESTAMP_MS:
             yield shown.removesuffix(" ms"), datetime.fromtimestamp(inner / 1000, UTC).isoformat(" ", "milliseconds")
         else:

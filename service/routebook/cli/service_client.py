@@ -1,10 +1,12 @@
 """The HTTP client of the commands: failover between addresses, retries of reads, token, errors, paging."""
 
+import difflib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
+from itertools import islice
 from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 from urllib.parse import quote
@@ -56,6 +58,19 @@ _RETRY_PAUSES_S: Final = (0.2, 0.6)
 _RETRIED: Final = frozenset({502, 503, 504})
 _CONNECT_S: Final = 3.0
 """With several addresses, how long one may take to accept a connection before the next one is tried."""
+
+_LISTS: Final = {
+    "topic": ("/v1/topics", "topics", "topic", "routebook topics"),
+    "broker": ("/v1/brokers", "brokers", "name", "routebook brokers"),
+    "cluster": ("/v1/clusters", "clusters", "name", "routebook clusters"),
+    "reader": ("/v1/readers", "readers", "reader", "routebook readers list"),
+    "identity": ("/v1/identities", "identities", "name", "routebook token list"),
+    "key-value-namespace": ("/v1/kv", "namespaces", "namespace", "routebook kv namespaces"),
+}
+"""Kind of a thing -> its list over HTTP, the names of its entries there, and the command that prints it."""
+_MOST_COMPARED: Final = 10_000
+_NAMES_TIMEOUT_S: Final = 1.0
+"""A suggestion is not worth a longer wait."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -133,6 +148,7 @@ class Service:
         token_source: str = "",
     ) -> None:
         self.urls = (url.rstrip("/"),) if isinstance(url, str) else url
+        self._options: dict[str, Any] = {"token": token, "tls_files": tls_files, "token_source": token_source}
         self.timeout_s = timeout_s
         self.token_source = token_source or ("--token" if token else "")
         headers = {"authorization": f"Bearer {token}"} if token else {}
@@ -194,7 +210,22 @@ class Service:
             answer = self._answer(method, path, given, body, timeout_seconds or self.timeout_s)
         if answer.is_success:
             return answer.json() if answer.content else {}
-        raise error_of(answer, token_source=self.token_source)
+        error = error_of(answer, token_source=self.token_source)
+        kind, name = _missing_thing(answer)
+        raise AnswerIsNoError(error.message, advice=self.advice_about(kind, name)) if kind else error
+
+    def names(self, kind: str) -> Iterator[str]:
+        path, key, name, _ = _LISTS[kind]
+        for one in self.pages(path, key):
+            yield one[name]
+
+    def advice_about(self, kind: str, name: str) -> str:
+        """The nearest names that the address that has answered knows, for a name that does not exist."""
+        near: list[str] = []
+        with suppress(RoutebookError), Service(self.url, **self._options, timeout_s=_NAMES_TIMEOUT_S) as quick:
+            near = difflib.get_close_matches(name, islice(quick.names(kind), _MOST_COMPARED), n=3, cutoff=0.7)
+        hint = f"Did you mean {' or '.join(repr(one) for one in near)}? " if near else ""
+        return f"{hint}`{_LISTS[kind][3]}` lists all of them."
 
     def _answer(self, method: str, path: str, params: dict[str, Any], body: object, timeout_s: float) -> httpx.Response:
         """Repeats a read that failed at all addresses, within the timeout. A write is not repeated: it may have been
@@ -316,6 +347,9 @@ def error_of(answer: httpx.Response, *, token_source: str = "") -> RoutebookErro
             f"The server at {answer.url} is not a Routebook, or one of another version.",
             advice=f"Name the HTTP port of a Routebook with --url or {URL_VARIABLE}.",
         )
+    if not problem and not answer.content.startswith((b"<", b"{")) and 0 < len(answer.content) < 200:
+        # Such as the RocketMQ port's: it says where the HTTP port is.
+        return ServiceUnreachableError(f"{answer.url.netloc.decode()}: {answer.text.strip()}", advice="Correct --url.")
     if status == 410:
         return HistoryMissingError(message, advice=advice)
     if status >= 500 or status == 429:
@@ -323,6 +357,15 @@ def error_of(answer: httpx.Response, *, token_source: str = "") -> RoutebookErro
     if status in (400, 401, 403, 405, 413, 415, 421, 422):
         return SettingsError(message, advice=advice)
     return AnswerIsNoError(message, advice=advice)
+
+
+def _missing_thing(answer: httpx.Response) -> tuple[str, str]:
+    """Kind and name of what does not exist, if the service answered that and there is a list of its kind."""
+    problem = _problem(answer) if answer.status_code == 404 else {}
+    kind, name = str(problem.get("type", "")).removesuffix("-not-found"), str(problem.get("name", ""))
+    # The name of one broker of a group, `cluster/group/id`, is in no list.
+    is_listed = kind in _LISTS and not (kind == "broker" and "/" in name)
+    return (kind, name) if is_listed and name else ("", "")
 
 
 def _problem(answer: httpx.Response) -> dict[str, Any]:

@@ -140,6 +140,8 @@ def error_response(error: RoutebookError) -> Response:
         return problem_response(kind, "The store refused the command.", advice="Run `routebook doctor`.")
     if isinstance(error, LimitError):
         return problem_response(kind, error.message, advice=error.advice, setting=error.setting, limit=error.limit)
+    if isinstance(error, NotFoundError):
+        return problem_response(kind, error.message, advice=error.advice, name=error.name)
     return problem_response(kind, error.message, advice=error.advice)
 
 

@@ -177,6 +177,10 @@ class Broker(ResponseBody):
     members: list[InstanceResult]
     topics: int = Field(description="Number of its topics.", examples=[2])
     writable_topics: int = Field(description="Number of its topics that may be written.", examples=[2])
+    closed_topics: int = Field(
+        description="Number of its topics that may neither be written nor read, which are for the broker's own use.",
+        examples=[0],
+    )
 
     @classmethod
     def of(cls, view: BrokerView, presences: Mapping[str, Presence]) -> Self:
@@ -190,6 +194,7 @@ class Broker(ResponseBody):
             members=[InstanceResult.of(view, broker_id, presences) for broker_id in sorted(group.addresses)],
             topics=view.topics,
             writable_topics=view.writable_topics,
+            closed_topics=view.closed_topics,
         )
 
 

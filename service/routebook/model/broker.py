@@ -45,6 +45,10 @@ class QueueData:
     def is_writable(self) -> bool:
         return bool(self.perm & PERM_WRITE)
 
+    @property
+    def is_closed(self) -> bool:
+        return not self.perm & PERM_READ_WRITE
+
     def without_write(self) -> "QueueData":
         return replace(self, perm=self.perm & ~PERM_WRITE)
 

@@ -106,7 +106,7 @@ class Administration(Inspection):
         carried = is_key_carried(self.replica.view, self.replica.table, kv_namespace, key)
         outcome = await delete_kv(self._namespace, kv_namespace, key, caller=caller, carried=carried)
         if outcome.status is Status.UNKNOWN:
-            raise NotFoundError("key", f"{kv_namespace}/{key}", advice="It does not exist, so nothing changed.")
+            raise NotFoundError("key", f"{kv_namespace}/{key}", advice="Nothing changed.")
         return await write.wait(outcome.version)
 
     async def change_setting(self, key: str, value: str, caller: Caller) -> int:

@@ -99,7 +99,7 @@ def plan_key_value(registry: Registry, kv_namespace: str, key: str, value: str |
         check_key_value(kv_namespace, key, value, registry.live.current.max_key_value_bytes)
     before = registry.view.kv.get(kv_namespace, {}).get(key)
     if value is None and before is None:
-        raise NotFoundError("key", f"{kv_namespace}/{key}", advice="It does not exist, so nothing would change.")
+        raise NotFoundError("key", f"{kv_namespace}/{key}", advice="Nothing would change.")
     changes = [] if before == value else [PlannedChange(f"key {kv_namespace}/{key}", _size(before), _size(value))]
     return _plan(registry, len(changes), changes)
 

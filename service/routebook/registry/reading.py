@@ -34,6 +34,8 @@ class BrokerView:
     """The clusters that list it."""
     topics: int
     writable_topics: int
+    closed_topics: int
+    """Clients may neither write nor read them: a broker's own, such as rmq_sys_SYNC_BROKER_MEMBER."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,8 @@ class Reading:
         self.replica = replica
         self.live = live
         self._started = time.monotonic()
-        self._writable: dict[str, tuple[tuple[int, int], int]] = {}
-        """Group -> (revision, number of topics), number of writable topics."""
+        self._permissions: dict[str, tuple[tuple[int, int], int, int]] = {}
+        """Group -> (revision, number of topics), numbers of writable and of closed topics."""
 
     # -- state
 
@@ -142,17 +144,19 @@ class Reading:
         }
         queues = view.queues_of(group.name)
         clusters = frozenset(name for name, brokers in view.clusters.items() if group.name in brokers)
-        return BrokerView(group, instances, clusters, len(queues), self._count_writable(group, queues))
+        return BrokerView(group, instances, clusters, len(queues), *self._count_permissions(group, queues))
 
-    def _count_writable(self, group: BrokerGroup, queues: Mapping[str, QueueData]) -> int:
-        """Counted once for each revision of a group, which may have tens of thousands of topics."""
+    def _count_permissions(self, group: BrokerGroup, queues: Mapping[str, QueueData]) -> tuple[int, int]:
+        """Writable and closed topics, counted once for each revision of a group: it may have tens of thousands."""
         state = (group.revision, len(queues))
-        counted = self._writable.get(group.name)
+        counted = self._permissions.get(group.name)
         if counted is None or counted[0] != state:
-            if len(self._writable) > 2 * len(self.replica.view.groups) + 100:
-                self._writable.clear()
-            counted = self._writable[group.name] = (state, sum(queue.is_writable for queue in queues.values()))
-        return counted[1]
+            if len(self._permissions) > 2 * len(self.replica.view.groups) + 100:
+                self._permissions.clear()
+            writable = sum(queue.is_writable for queue in queues.values())
+            closed = sum(queue.is_closed for queue in queues.values())
+            counted = self._permissions[group.name] = (state, writable, closed)
+        return counted[1:]
 
     def clusters(self) -> tuple[ClusterView, ...]:
         return tuple(self._cluster_view(name) for name in sorted(self.view.clusters))
