@@ -197,6 +197,32 @@ class ApacheNameServer(JavaProcess):
         return ["-c", str(self._properties)]
 
 
+class ApacheController(JavaProcess):
+    """`mqcontroller`, alone in its group: it elects the masters of broker groups in controller mode."""
+
+    main = "org.apache.rocketmq.controller.ControllerStartup"
+
+    def __init__(self, classpath: Path, folder: Path) -> None:
+        super().__init__(classpath, folder)
+        self.port = lasting_free_port()
+        lines = {
+            "controllerDLegerGroup": "controllers",
+            "controllerDLegerPeers": f"n0-{self.address}",
+            "controllerDLegerSelfId": "n0",
+            "controllerStorePath": folder / "store",
+            "scanNotActiveBrokerInterval": 1000,
+        }
+        self._configuration = folder / "controller.conf"
+        self._configuration.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    def arguments(self) -> list[str]:
+        return ["-c", str(self._configuration)]
+
+
 class Broker(JavaProcess):
     """`mqbroker`. By default it is a master that creates topics automatically."""
 

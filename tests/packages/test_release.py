@@ -157,6 +157,8 @@ def test_the_wheel_has_the_manual_pages_and_the_scripts(release: Path) -> None:
     scripts = {name.removeprefix("routebook/lua/") for name in names if name.startswith("routebook/lua/")}
     assert scripts >= {path.relative_to(ROOT / "lua").as_posix() for path in (ROOT / "lua").rglob("*.lua")}
     assert "routebook/py.typed" in names
+    with zipfile.ZipFile(release / f"routebook_client-{VERSION}-py3-none-any.whl") as archive:
+        assert "routebook/py.typed" in archive.namelist()
 
 
 # -- where nothing else is installed

@@ -80,12 +80,13 @@ public class Messages {
         return String.join(",", names);
     }
 
-    /** send TOPIC FROM TO [PAUSE_MS]: sends one message for each number. */
+    /** send TOPIC FROM TO [PAUSE_MS]: sends one message for each number. "longest" is the time between two successes. */
     static String send(String[] words) throws InterruptedException {
         String topic = words[1];
         int from = Integer.parseInt(words[2]), to = Integer.parseInt(words[3]);
         int pauseMs = words.length > 4 ? Integer.parseInt(words[4]) : 0;
         int failures = 0;
+        long success = System.nanoTime(), longest = 0;
         String last = "";
         Set<String> brokers = new TreeSet<>();
         for (int i = from; i < to; i++) {
@@ -93,6 +94,8 @@ public class Messages {
                 try {
                     SendResult sent = producer.send(new Message(topic, "tag", "key" + i, (topic + "/" + i).getBytes()));
                     brokers.add(sent.getMessageQueue().getBrokerName());
+                    longest = Math.max(longest, System.nanoTime() - success);
+                    success = System.nanoTime();
                     break;
                 } catch (Exception e) {
                     failures++;
@@ -103,7 +106,8 @@ public class Messages {
             Thread.sleep(pauseMs);
             if ((i + 1) % 100 == 0) System.out.println("sent " + (i + 1));
         }
-        return "sent " + (to - from) + " failures " + failures + " through " + String.join(",", brokers) + " " + last;
+        return "sent " + (to - from) + " failures " + failures + " through " + String.join(",", brokers)
+            + " longest " + longest / 1_000_000 + " ms " + last;
     }
 
     /** subscribe GROUP TOPIC,… [pop]: from the first message on. With pop, the broker assigns the queues. */
