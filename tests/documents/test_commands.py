@@ -180,7 +180,7 @@ def fault_of_make(arguments: list[str]) -> str | None:
 
 
 def fault_of_curl(arguments: list[str]) -> str | None:
-    """Of the paths of our API: whether there is one, and whether it accepts the method."""
+    """Checks that the API has this path, and that the path accepts the method."""
     method = arguments[arguments.index("-X") + 1].lower() if "-X" in arguments else "get"
     for argument in arguments:
         found = re.match(r"(?:https?://[^/]+)?(?P<path>/[^?]*)(?:\?.*)?$", argument)

@@ -46,6 +46,37 @@ async def test_without_the_store_known_topics_are_answered_and_unknown_ones_get_
             assert (await peer.ask(206)).code == 0
 
 
+NEED_THE_STORE = {
+    100: {"namespace": "space", "key": "name", "value": "value"},
+    102: {"namespace": "space", "key": "name"},
+    104: BROKER_A,
+    205: {"brokerName": "broker-a"},
+    216: {"topic": "TopicA"},
+    322: BROKER_A,
+    327: {"brokerName": "broker-a"},
+    904: BROKER_A,
+}
+
+
+async def test_what_needs_the_store_is_refused_without_it(namespace_name: str) -> None:
+    """docs/compatibility.md has the list."""
+    with EmbeddedStore(None, port=lasting_free_port()) as store:
+        async with (
+            remoting_port(store.url, namespace_name, store_timeout_ms=300, remoting_admin="open") as port,
+            await Peer.connect(port.address) as peer,
+        ):
+            await register(peer)
+            store.stop()
+            await until(lambda: port.worker.client.answer_age_ms() > IN_TOUCH_MS + 300)
+            assert (await register(peer, counter=2)).code == 1
+            version = json.dumps({"counter": 1, "stateVersion": 0, "timestamp": 1}).encode()
+            bodies = {322: version}
+            answers = {code: await peer.ask(code, ext, bodies.get(code, b"")) for code, ext in NEED_THE_STORE.items()}
+            assert {code: answer.code for code, answer in answers.items()} == dict.fromkeys(NEED_THE_STORE, 1)
+            assert all("store" in (answer.remark or "") for answer in answers.values())
+            assert (await lookup(peer, "TopicA")).code == 0
+
+
 async def test_while_the_store_does_not_answer_writes_are_refused_at_once(store_url: str, namespace_name: str) -> None:
     """Each call to the store would wait for a second, and forty in a row longer than a peer waits."""
     async with (

@@ -91,6 +91,10 @@ async def test_delete_topic_with_broker_registration(store_url: str, namespace_n
         await register(peer, "TopicA", "TopicB", counter=2)
         assert (await lookup(peer, "TopicC")).code == 17
         assert (await lookup(peer, "TopicB")).code == 0
+        # As the documents warn: a registration of a part of the topics deletes the others.
+        await register(peer, "TopicD", counter=3)
+        assert (await lookup(peer, "TopicB")).code == 17
+        assert (await lookup(peer, "TopicD")).code == 0
 
 
 async def test_unregister_broker_queue_capacity(store_url: str, namespace_name: str) -> None:
@@ -183,6 +187,16 @@ async def test_configuration_updates(
         assert (answer.code, answer.remark) == (code, remark)
         listed = (await peer.ask(224)).code
         assert listed == (1 if name == "wipes" else 0)
+
+
+async def test_an_update_says_when_a_flag_of_this_worker_takes_precedence(store_url: str, namespace_name: str) -> None:
+    flags = {"remoting_config_updates": "true", "enable_topic_list": "true"}
+    async with remoting_port(store_url, namespace_name, **flags) as port, await Peer.connect(port.address) as peer:
+        answer = await peer.ask(318, body=b"enableTopicList=false\norderMessageEnable=true\n")
+        fixed = "enable_topic_list (the flag --enable-topic-list takes precedence)"
+        assert (answer.code, answer.remark) == (1, f"Stored, but without effect on this worker: {fixed}.")
+        assert (await peer.ask(224)).code == 0
+        assert port.worker.live.current.order_message_enable
 
 
 async def test_configuration_updates_are_refused_unless_a_setting_allows_them(

@@ -130,6 +130,9 @@ def simulate_command(
 
     Ctrl-C ends it; the brokers deregister first.
 
+    Not simulated: messages, acting masters and their heartbeats, static topics, ordered topics, zones, TLS, signatures
+    and PROXY headers.
+
     \b
     routebook simulate --brokers 20 --slaves 1 --topics 100 --clients 50
     routebook simulate --brokers 50 --crash-every 10s --duration 5m --log events.jsonl

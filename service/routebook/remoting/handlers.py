@@ -370,6 +370,12 @@ class ConfigurationHandlers:
             return Reply(ResponseCode.NO_PERMISSION, remark=BLACK_LISTED)
         for key, value in changes.items():
             await self._registry.change_setting(key, value, context.caller)
+        sources = {key: self._live.source_above_run_time(key) for key in changes}
+        if fixed := [f"{key} (the {source} takes precedence)" for key, source in sources.items() if source]:
+            # Not a success: mqadmin shows remarks of errors only. Other workers may not have this flag or variable.
+            return Reply(
+                ResponseCode.SYSTEM_ERROR, remark=f"Stored, but without effect on this worker: {', '.join(fixed)}."
+            )
         return Reply()
 
 

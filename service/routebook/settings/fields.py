@@ -269,8 +269,8 @@ class Settings(LimitSettings):
     unregister_broker_queue_capacity: int = setting(
         3_000, ge=1, le=1_000_000, properties_name="unRegisterBrokerQueueCapacity",
         why=(
-            "Departures (unregistrations and lost connections) that may wait for the store. Beyond it, a departure is "
-            "refused and the broker's deadline decides. Apache's number."
+            "Unregistrations (request 104) that may wait for the store. Beyond it, one is answered with code 1 and the "
+            "broker's deadline decides. Removals for lost connections and expiries are never refused. Apache's number."
         ),
     )
 
@@ -282,7 +282,10 @@ class Settings(LimitSettings):
     )
     delete_topic_with_broker_registration: bool = setting(
         False, at_run_time=True, properties_name="deleteTopicWithBrokerRegistration",
-        why="A registration removes the broker's topics that it does not name. Off as in Apache's.",
+        why=(
+            "A registration removes the broker's topics that it does not name. Off as in Apache's. A broker that "
+            "registers only a part of its topics (enableSplitRegistration, or a single new topic) loses all others."
+        ),
     )
     order_message_enable: bool = setting(
         False, at_run_time=True, properties_name="orderMessageEnable",

@@ -41,6 +41,11 @@ class LiveSettings:
     def origin(self, name: str) -> Origin:
         return Origin.RUN_TIME if name in self._at_run_time else self._loaded.origins[name]
 
+    def source_above_run_time(self, name: str) -> str | None:
+        """The flag or variable of this process because of which a change at run time has no effect here."""
+        one = catalogue.find(name)
+        return {Origin.FLAG: f"flag {one.flag}", Origin.VARIABLE: f"variable {one.variable}"}.get(self.origin(name))
+
     def describe(self, masked: bool = True) -> list[tuple[str, str, str]]:
         """Key, value and origin of every setting."""
         rows = []
