@@ -1,4 +1,4 @@
-"""Writes the pages and pictures that are made from the code: `make reference`.
+"""Writes what is made from the code, and the pictures that are drawn from texts: `make reference`.
 
 `tests/documents/test_reference.py` fails when one of them is not current.
 """
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from documentation.pictures import pictures
 from documentation.site import ROOT
 from routebook.cli.main import commands
 from routebook.cli.man_pages import EXIT_CODES, SHARED_SECTIONS, CommandHelp, describe_commands, man_pages
@@ -296,6 +297,7 @@ def generated() -> Iterator[tuple[Path, str]]:
     """Path and text of each file that is made from the code."""
     for path, text in GENERATED.items():
         yield path, text()
+    yield from pictures().items()
     for name, page in man_pages(commands):
         yield MANUAL / f"{name}.1", page
 

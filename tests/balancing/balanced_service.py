@@ -117,16 +117,19 @@ class BalancedService:
         for number in range(WORKERS):
             self.wait_for_state(number, "UP")
 
+    def _template(self) -> str:
+        return CONFIGURATION.read_text()
+
     def _configuration(self) -> str:
         """deploy/haproxy.cfg with the addresses and ports of this test; here each worker has its own admin port."""
-        text = CONFIGURATION.read_text()
+        text = self._template()
         for name, port in (("9876", self._rocketmq), ("8080", self._http), ("8404", self._status_port)):
-            text = _replaced(text, f"bind :{name}\n", f"bind 127.0.0.1:{port}\n")
-        text = _replaced(text, "default-server port 8081 ", "default-server ")
+            text = replaced(text, f"bind :{name}\n", f"bind 127.0.0.1:{port}\n")
+        text = replaced(text, "default-server port 8081 ", "default-server ")
         for number, ports in enumerate(self._ports, start=1):
             check = f"check port {ports.admin}\n"
-            text = _replaced(text, f" worker-{number}:9876 check\n", f" 127.0.0.1:{ports.remoting} {check}")
-            text = _replaced(text, f" worker-{number}:8080 check\n", f" 127.0.0.1:{ports.http} {check}")
+            text = replaced(text, f" worker-{number}:9876 check\n", f" 127.0.0.1:{ports.remoting} {check}")
+            text = replaced(text, f" worker-{number}:8080 check\n", f" 127.0.0.1:{ports.http} {check}")
         return text
 
     def _wait_until_listening(self) -> None:
@@ -192,6 +195,6 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.stdout.close()
 
 
-def _replaced(text: str, old: str, new: str) -> str:
+def replaced(text: str, old: str, new: str) -> str:
     assert old in text, old
     return text.replace(old, new)
