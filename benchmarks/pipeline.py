@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -28,16 +28,24 @@ from pyspark.sql import functions as F  # noqa: N812
 from benchmarks.history import gaps, keyed, profile, stream, synthetic
 from benchmarks.history.rivals import RIVALS, Files, Rival
 from routebook.store.embedded import EmbeddedStore
+from routebook_pipeline.answers.catalogue import QUESTIONS, Question
+from routebook_pipeline.answers.computation import AnswerContext, answer, compute, history_extent
+from routebook_pipeline.answers.coverage import ResolvedWindow
+from routebook_pipeline.answers.daily import refresh
+from routebook_pipeline.answers.report_data import collect_report_data
 from routebook_pipeline.history import DAY_MS, DEFAULTS, History, Instant, Window
 from routebook_pipeline.lake.commit import commit
 from routebook_pipeline.lake.ingest import ingest
 from routebook_pipeline.lake.maintenance import snapshot
 from routebook_pipeline.lake.parsing import parse
 from routebook_pipeline.lake.reading import history_for
+from routebook_pipeline.lake.snapshots import build_days
 from routebook_pipeline.lake.tables import Lake
+from routebook_pipeline.report.page import render
 from routebook_pipeline.schemas import CHANGES, PULSES
 from routebook_pipeline.session import build_session
 from routebook_pipeline.source.data_source import register
+from routebook_pipeline.times import day_of
 from routebook_pipeline.transforms import availability, heartbeat_gaps, routes
 
 ROUNDS = 3
@@ -47,7 +55,11 @@ RAW_GAPS = 6_000_000
 SMALL_ROUNDS = 12
 """More rounds for jobs that take tenths of a second, since Java is slow in the first ones."""
 URL_ENV = "ROUTEBOOK_REDIS_URL"
-PARTS = ("reading", "profile", "questions", "keys", "gaps", "snapshots")
+PARTS = ("reading", "profile", "questions", "answers", "days", "keys", "gaps", "snapshots")
+QUESTION_S, ANOMALIES_S, REPORT_S = 2.0, 5.0, 20.0
+"""Targets for one million rows on two cores, in seconds. They are absolute: measure them on a quiet machine."""
+YEAR_S = 600.0
+ANSWERED_DAYS = 5
 
 
 @dataclass
@@ -173,11 +185,12 @@ def history_of(spark: SparkSession, lake: Lake) -> History:
 
 
 def seats_of(history: History, window: Window) -> list[Row]:
-    return availability.by_seat(history, window, DEFAULTS).collect()
+    """With a history that has nothing derived yet, as in a command."""
+    return availability.by_seat(replace(history, derived={}), window, DEFAULTS).collect()
 
 
 def all_routes(history: History, instant: Instant) -> None:
-    everything(routes.routes_at(history, instant))
+    everything(routes.routes_at(replace(history, derived={}), instant))
 
 
 def measure_questions(spark: SparkSession, folder: Path, millions: list[int], results: Results) -> None:
@@ -242,6 +255,59 @@ def _compare_answers(history: History, window: Window, instant: Instant, files: 
         f"    {len(seats):,} seats, {number_of_routes:,} queues of topics; the same in {1 + len(rivals)} tools",
         flush=True,
     )
+
+
+def measure_answers(spark: SparkSession, folder: Path, millions: list[int], results: Results) -> None:
+    """Every question at every level over the whole history, with the integrity of the history as commands print it; and
+    the data of a report.
+    """
+    for size in millions:
+        rows = size * 1_000_000
+        print(f"\nAll questions: {size} million rows of changes", flush=True)
+        context = _context(spark, folder, rows)
+        for question in QUESTIONS.values():
+            for level in question.levels:
+                job = partial(_answer, spark, context, question, level)
+                job()
+                (seconds,) = stream.best_of(ROUNDS, job)
+                target = (ANOMALIES_S if question.name == "anomalies" else QUESTION_S) if size == 1 else None
+                results.ratio(f"{question.name} by {level}, {size} M (seconds)", seconds, target, most=True)
+        (seconds,) = stream.best_of(1, partial(_report, spark, context))
+        results.ratio(f"a report, {size} M (seconds)", seconds, REPORT_S if size == 1 else None, most=True)
+
+
+def _answer(spark: SparkSession, context: AnswerContext, question: Question, level: str) -> None:
+    compute(answer(spark, context, question, level))
+
+
+def _report(spark: SparkSession, context: AnswerContext) -> None:
+    render(collect_report_data(spark, context))
+
+
+def _context(spark: SparkSession, folder: Path, rows: int, rows_a_day: int = synthetic.ROWS_A_DAY) -> AnswerContext:
+    lake = Lake(str(folder / f"lake-of-{rows}-at-{rows_a_day}"), synthetic.NAMESPACE)
+    if not lake.changes.exists():
+        synthetic.fill(spark, lake, rows, rows_a_day)
+    window = Window(synthetic.FIRST_MS, synthetic.end_of(rows, rows_a_day))
+    return AnswerContext(lake, history_extent(lake, None), ResolvedWindow(window, window.end_ms))
+
+
+def measure_days(spark: SparkSession, folder: Path, results: Results) -> None:
+    """Snapshots and stored answers of some days of a year with a million rows; the time of a year is extrapolated."""
+    rows_a_day = 2_740
+    rows = rows_a_day * 365 // 10 * 10
+    print(f"\nStored answers of {ANSWERED_DAYS} days of a year of {rows:,} rows", flush=True)
+    context = _context(spark, folder, rows, rows_a_day)
+    end_ms = context.resolved.window.end_ms // DAY_MS * DAY_MS
+    days = [Window(end_ms - number * DAY_MS, end_ms - (number - 1) * DAY_MS) for number in range(ANSWERED_DAYS, 0, -1)]
+    started = time.perf_counter()
+    build_days(spark, context.lake, [day_of(day.start_ms) for day in days])
+    snapshots_s = time.perf_counter() - started
+    refresh(spark, context.lake, context.extent, iter(days))
+    answers_s = time.perf_counter() - started - snapshots_s
+    print(f"    {snapshots_s:.1f} s for snapshots, {answers_s:.1f} s for answers", flush=True)
+    of_a_year = 365 / ANSWERED_DAYS * (snapshots_s + answers_s)
+    results.ratio("a year of stored answers, extrapolated (seconds)", of_a_year, YEAR_S, most=True)
 
 
 def measure_keys(spark: SparkSession, folder: Path, results: Results) -> None:
@@ -334,6 +400,10 @@ def main() -> int:
                 measure_profile(spark, folder)
             if "questions" in parts:
                 measure_questions(spark, folder, chosen.millions, results)
+            if "answers" in parts:
+                measure_answers(spark, folder, chosen.millions, results)
+            if "days" in parts:
+                measure_days(spark, folder, results)
             if "keys" in parts:
                 measure_keys(spark, folder, results)
             if "gaps" in parts:

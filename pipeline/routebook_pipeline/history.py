@@ -1,7 +1,7 @@
 """What every question works on: the rows of a history, a window or an instant, and the thresholds."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     # Help texts list the thresholds, and importing Spark takes a second.
@@ -27,6 +27,8 @@ class History:
     """Columns: `schemas.CHANGES`."""
     pulses: "DataFrame"
     """Columns: `schemas.PULSES`."""
+    derived: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What one question has derived from the history and another one can use."""
 
 
 @dataclass(frozen=True)

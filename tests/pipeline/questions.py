@@ -125,7 +125,7 @@ def as_history(spark: SparkSession, folder: str, changes: Sequence[Row], pulses:
         frame = spark.createDataFrame([tuple(row[column] for column in columns) for row in rows], schema)
         frame.coalesce(1).write.parquet(f"{folder}/{name}")
         frames.append(spark.read.schema(schema).parquet(f"{folder}/{name}"))
-    return History(*frames)
+    return History(frames[0], frames[1])
 
 
 def answers(question: Question, history: History, windows: Sequence[Window]) -> list[list[dict[str, Any]]]:

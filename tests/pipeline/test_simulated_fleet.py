@@ -121,7 +121,7 @@ def _routes(history: History, pairs: Sequence[tuple[str, int]]) -> dict[tuple[st
     for first in range(0, len(versions), INSTANTS_A_JOB):
         some = versions[first : first + INSTANTS_A_JOB]
         instants = Instants([Instant(ord=era["era"] * ERA_SHIFT + version) for version in some])
-        for row in routes(history.changes, instants).collect():
+        for row in routes(history, instants).collect():
             pair = (row["topic"], some[row["at"]])
             if pair in found:
                 found[pair].append(row.asDict(recursive=True))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +42,7 @@ from routebook_pipeline.transforms import (
     integrity,
     routes,
 )
+from routebook_pipeline.transforms.timeline import release
 
 Row = dict[str, Any]
 
@@ -174,6 +176,8 @@ class Answer:
     rows: DataFrame
     integrity: DataFrame
     """Columns: `schemas.INTEGRITY`, over the same window."""
+    release: Callable[[], None] = lambda: None
+    """Gives back the memory that the query keeps."""
 
 
 def answer(spark: SparkSession, context: AnswerContext, question: Question, level: str) -> Answer:
@@ -181,7 +185,7 @@ def answer(spark: SparkSession, context: AnswerContext, question: Question, leve
     computation = COMPUTATIONS[question.name, level]
     integrity_rows = COMPUTATIONS["integrity", "era"].compute(inputs)
     rows = select_rows(computation.compute(inputs), context.selection, question, level)
-    return Answer(question, level, context, computation.schema, rows, integrity_rows)
+    return Answer(question, level, context, computation.schema, rows, integrity_rows, partial(release, inputs.history))
 
 
 _SELECTED_BY_QUESTION: Final = {
@@ -240,6 +244,7 @@ def question_inputs(
     try:
         yield context.inputs(history)
     finally:
+        release(history)
         history.changes.unpersist()
         history.pulses.unpersist()
 
@@ -326,10 +331,13 @@ class ComputedAnswer:
 
 
 def compute(answer: Answer) -> ComputedAnswer:
-    table = _sorted_table(answer)
-    if answer.question.name == "integrity":
-        return ComputedAnswer(answer, table, plain_rows(table))
-    return ComputedAnswer(answer, table, to_rows(answer.integrity, INTEGRITY))
+    try:
+        table = _sorted_table(answer)
+        if answer.question.name == "integrity":
+            return ComputedAnswer(answer, table, plain_rows(table))
+        return ComputedAnswer(answer, table, to_rows(answer.integrity, INTEGRITY))
+    finally:
+        answer.release()
 
 
 def _sorted_table(answer: Answer) -> pyarrow.Table:

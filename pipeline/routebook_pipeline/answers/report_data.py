@@ -16,7 +16,7 @@ from routebook_pipeline.answers.computation import (
 )
 from routebook_pipeline.report.data import PLANNED, UNKNOWN, UNPLANNED, UP, Band, ReportData, Rows, worst_seats
 from routebook_pipeline.transforms import heartbeat_gaps, seat_states
-from routebook_pipeline.transforms.seat_states import intervals
+from routebook_pipeline.transforms.timeline import Timeline
 
 PARTS = {
     "integrity": ("integrity", "era"),
@@ -75,12 +75,12 @@ def _bands(spark: SparkSession, inputs: QuestionInput, seats: Rows) -> list[Band
     wanted = spark.createDataFrame(
         [tuple(seat[name] for name in names) for seat in seats], "cluster STRING, broker STRING, broker_id BIGINT"
     )
-    changes = inputs.history.changes
-    of_seats = seat_states.seats(changes).select("seat_key", *names).join(F.broadcast(wanted), list(names))
     found = (
-        intervals(changes, inputs.window, inputs.thresholds)
-        .where((F.col("length_ms") > 0) & F.col("state").isin(seat_states.UP, seat_states.DOWN, seat_states.UNKNOWN))
-        .join(F.broadcast(of_seats), "seat_key")
+        Timeline.of(inputs.history, inputs.window, inputs.thresholds)
+        .intervals.where(
+            (F.col("length_ms") > 0) & F.col("state").isin(seat_states.UP, seat_states.DOWN, seat_states.UNKNOWN)
+        )
+        .join(F.broadcast(wanted), list(names))
         .select(*names, "state", "unplanned", "from_ms", "to_ms")
         .orderBy(*names, "from_ms")
     )

@@ -15,8 +15,8 @@ from routebook_pipeline.kinds import Kind
 from routebook_pipeline.lake.reading import history_for
 from routebook_pipeline.lake.tables import Lake, Position
 from routebook_pipeline.schemas import ROUTE
-from routebook_pipeline.transforms.instants import Instants, is_visible_at
-from routebook_pipeline.transforms.losses import losses, validity_at
+from routebook_pipeline.transforms.instants import is_visible_at
+from routebook_pipeline.transforms.losses import Marks, marks_of, validity
 from routebook_pipeline.transforms.routes import route_json, routes_at
 
 
@@ -68,26 +68,27 @@ def route_at(
     if instant.ord is not None and extent.newest[0] > 0:
         _check_version_exists(history.changes, instant, Position.of(instant.ord))
     rows = to_rows(routes_at(history, instant, topic), ROUTE)
-    return RouteAnswer(rows, route_json(rows), _doubt(history.changes, instant, extent))
+    return RouteAnswer(rows, route_json(rows), _doubt(marks_of(history).visible_at(instant), extent))
 
 
-def _doubt(changes: DataFrame, instant: Instant, extent: HistoryExtent) -> Doubt | None:
-    """Computed without the rows of the answer, because a topic without a route has none."""
-    validity = validity_at(changes, Instants([instant])).collect()[0]
+def _doubt(marks: Marks, extent: HistoryExtent) -> Doubt | None:
+    """From the losses and baselines before the instant. The rows of the answer do not show it: a topic without a route
+    has none.
+    """
     _, first = extent.first
-    if first > 1 and validity.baseline_begin is None:
+    now = validity(marks)
+    if first > 1 and now.baseline_begin is None:
         # The versions before the lake's first entry are missing, and no baseline has restated their effects yet.
-        return Doubt(1, first - 1 if validity.certain else validity.doubt_to_version)
-    return None if validity.certain else _unrepaired(changes, instant, validity.baseline_begin)
+        return Doubt(1, now.doubt_to_version or first - 1)
+    return None if now.certain else _unrepaired(marks)
 
 
-def _unrepaired(changes: DataFrame, instant: Instant, baseline_begin: int | None) -> Doubt:
+def _unrepaired(marks: Marks) -> Doubt:
     """The holes and forks since the last complete baseline began; there is at least one."""
-    lost = losses(changes.where(is_visible_at(instant))).where(F.col("ord") > F.lit(baseline_begin or -1))
     holes: list[tuple[int, int]] = []
     forks: list[tuple[int, int]] = []
-    for row in lost.orderBy("ord").collect():
-        (forks if row.code == Kind.FORK else holes).append((row.from_version, row.to_version))
+    for loss in marks.unrepaired:
+        (forks if loss.code == Kind.FORK else holes).append((loss.from_version or 0, loss.to_version or 0))
     versions = holes or forks
     return Doubt(
         min(first for first, _ in versions),

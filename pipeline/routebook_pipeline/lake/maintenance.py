@@ -158,7 +158,7 @@ def check(spark: SparkSession, lake: Lake) -> Checked:
     until_ms = changes.observed_ms or 0
     end_ms = max(until_ms, changes.files.highest("last_ms") or 0) + 1
     history = History(rows, spark.createDataFrame([], lake.pulses.columns))
-    found = integrity.by_era(history, Window(0, end_ms), until_ms).collect()
+    found = integrity.by_version(history, Window(0, end_ms), until_ms).collect()
     eras = [row.asDict(recursive=True) for row in sorted(found, key=lambda row: row.era)]
     problems = [problem for era in eras for problem in _problems_of_era(era)]
     if doubled := rows.groupBy("era", "version", "row").count().where("count > 1").count():

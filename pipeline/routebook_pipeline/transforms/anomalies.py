@@ -10,11 +10,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as W  # noqa: N817 `Window` is a class of ours
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
-from routebook_pipeline.history import DEFAULTS, HOUR_MS, History, Thresholds, Window
+from routebook_pipeline.history import DEFAULTS, ERA_SHIFT, HOUR_MS, History, Thresholds, Window
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.schemas import ANOMALIES
 from routebook_pipeline.transforms import capacity, exposure, failovers, failures
-from routebook_pipeline.transforms.availability import masterless
 from routebook_pipeline.transforms.frames import (
     before_end,
     join_adjacent,
@@ -24,9 +23,15 @@ from routebook_pipeline.transforms.frames import (
     version_of,
 )
 from routebook_pipeline.transforms.heartbeat_gaps import inside, is_late
-from routebook_pipeline.transforms.integrity import late_entries
-from routebook_pipeline.transforms.route_table import losses_of_writability, queue_changes
-from routebook_pipeline.transforms.seat_states import DOWN, UP, intervals, seats
+from routebook_pipeline.transforms.integrity import late_entries, summary
+from routebook_pipeline.transforms.losses import marks_of
+from routebook_pipeline.transforms.route_table import (
+    losses_of_writability,
+    presence_changes,
+    writable_totals,
+)
+from routebook_pipeline.transforms.seat_states import DOWN, UP
+from routebook_pipeline.transforms.timeline import Timeline
 
 SEVERITIES: Final = {
     "flapping": "warning",
@@ -109,9 +114,8 @@ def churn_spike(history: History, window: Window, thresholds: Thresholds) -> Dat
     """Compares each hour that begins in the window with the whole hours before it since the history's first entry."""
     before = thresholds.churn_hours_before
     judged = range(-(-window.start_ms // HOUR_MS), -(-window.end_ms // HOUR_MS))
-    changes = before_end(history.changes, window)
-    moved = _moved_topics(changes)
-    first_hour = changes.agg(_hour(F.min("ms")).alias("first_hour"))
+    moved = _moved_topics(Timeline.of(history, window, thresholds).queues)
+    first_ms = summary(history, window).first_ms or 0
     grid = (
         moved.select("cluster")
         .distinct()
@@ -119,8 +123,7 @@ def churn_spike(history: History, window: Window, thresholds: Thresholds) -> Dat
             "hour", F.explode(F.sequence(F.lit(judged.start - before), F.lit(max(judged.stop - 1, judged.start))))
         )
         .withColumn("hour", F.col("hour").cast("long"))
-        .crossJoin(F.broadcast(first_hour))
-        .where(F.col("hour") > F.col("first_hour"))
+        .where(F.col("hour") > first_ms // HOUR_MS)
     )
     earlier = W.partitionBy("cluster").orderBy("hour").rowsBetween(-before, -1)
     spread = thresholds.churn_spread * _DEVIATIONS_PER_MAD * F.col("mad")
@@ -154,17 +157,12 @@ def churn_spike(history: History, window: Window, thresholds: Thresholds) -> Dat
     )
 
 
-def _moved_topics(changes: DataFrame) -> DataFrame:
+def _moved_topics(line: DataFrame) -> DataFrame:
     """`cluster`, `hour`, the `number` of topics that existed either at the start or at the end of the hour but not at
     both, and the `versions` that created or removed them.
     """
     one_more = F.when(F.col("present"), 1).otherwise(-1)
-    steps = (
-        queue_changes(changes)
-        .where(F.col("present") != F.col("was_present"))
-        .groupBy("cluster", "topic", "ord", "ms")
-        .agg(F.sum(one_more).alias("step"))
-    )
+    steps = presence_changes(line).groupBy("cluster", "topic", "ord", "ms").agg(F.sum(one_more).alias("step"))
     in_order = W.partitionBy("cluster", "topic").orderBy("ord")
     hours = (
         steps.withColumn("exists", F.sum("step").over(in_order) > 0)
@@ -212,6 +210,8 @@ def anomalies(history: History, window: Window, thresholds: Thresholds = DEFAULT
         _read_only,
         _history_faults,
     )
+    # Five rules are about seats and two about queues.
+    Timeline.of(history, window, thresholds).persist()
     return select_schema(
         reduce(DataFrame.unionByName, [rule(history, window, thresholds) for rule in rules]), ANOMALIES
     )
@@ -219,7 +219,7 @@ def anomalies(history: History, window: Window, thresholds: Thresholds = DEFAULT
 
 def _flapping(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
     return finding(
-        failures.episodes(history, window, thresholds).join(_seats(history, window), "seat_key"),
+        failures.episodes(history, window, thresholds),
         "flapping",
         subject_of("cluster", "broker", "broker_id"),
         between=("first_ms", "last_ms"),
@@ -235,34 +235,39 @@ def _mass_loss(history: History, window: Window, thresholds: Thresholds) -> Data
     The share is relative to the seats that were UP just before the first of them. Overlapping stretches that meet the
     thresholds are one finding.
     """
-    states = intervals(history.changes, window, thresholds).join(_seats(history, window), "seat_key")
-    # The running number of UP seats in the cluster, by `ord`.
-    in_order = W.partitionBy("cluster").orderBy("ord").rowsBetween(W.unboundedPreceding, -1)
-    step = F.when(F.col("state") == UP, 1).when(F.col("before") == UP, -1).otherwise(0)
-    lost = (
-        states.withColumn("up_before", F.coalesce(F.sum(step).over(in_order), F.lit(0)))
-        .where((F.col("state") == DOWN) & F.col("unplanned") & (F.col("before") == UP) & starts_inside(window))
-        .withColumn("version", version_of())
+    is_loss = (F.col("state") == DOWN) & F.col("unplanned") & (F.col("before") == UP) & starts_inside(window)
+    lost = _with_up_seats(Timeline.of(history, window, thresholds).intervals).where(is_loss)
+    # The time is cut into slots, so that the losses of one cluster are more than one task. Each slot also has the
+    # losses just before it.
+    slot_ms = _SLOT_LENGTHS * max(1, thresholds.mass_loss_ms)
+    slots = F.array_distinct(
+        F.array(_slot(F.col("start_ms"), slot_ms), _slot(F.col("start_ms") + thresholds.mass_loss_ms, slot_ms))
     )
-    recent = W.partitionBy("cluster").orderBy("start_ms").rangeBetween(-thresholds.mass_loss_ms, 0)
+    in_slot = W.partitionBy("cluster", "slot")
+    recent = in_slot.orderBy("start_ms").rangeBetween(-thresholds.mass_loss_ms, 0)
     by_time = W.partitionBy("cluster").orderBy("start_ms", "ord")
-    number = F.size(F.collect_set("seat_key").over(recent))
     fires = (F.col("number") >= thresholds.mass_loss_minimum) & (F.col("share") >= thresholds.mass_loss_share)
-    firing = (
-        lost.withColumn("number", number)
+    stretches = (
+        lost.withColumn("slot", F.explode(slots))
+        .withColumn("number", F.size(F.collect_set("seat_key").over(recent)))
         .withColumn("share", F.try_divide("number", F.min_by("up_before", "ord").over(recent)))
         .withColumn("first_ms", F.min("start_ms").over(recent))
-        .withColumn("versions", F.collect_set("version").over(recent))
-        .where(fires)
+        .where((F.col("slot") == _slot(F.col("start_ms"), slot_ms)) & fires)
         .withColumn("begins_stretch", F.when(F.col("first_ms") > F.lag("start_ms").over(by_time), 1).otherwise(0))
         .withColumn("stretch", F.sum("begins_stretch").over(by_time))
         .groupBy("cluster", "stretch")
-        .agg(
-            F.min("first_ms").alias("first_ms"),
-            F.max("start_ms").alias("last_ms"),
-            F.max("share").alias("share"),
-            all_versions().alias("versions"),
-        )
+        .agg(F.min("first_ms").alias("first_ms"), F.max("start_ms").alias("last_ms"), F.max("share").alias("share"))
+    )
+    of_slot = stretches.withColumn(
+        "slot", F.explode(F.sequence(_slot(F.col("first_ms"), slot_ms), _slot(F.col("last_ms"), slot_ms)))
+    )
+    in_stretch = F.col("start_ms").between(F.col("first_ms"), F.col("last_ms"))
+    firing = (
+        lost.select("cluster", "start_ms", "ord", _slot(F.col("start_ms"), slot_ms).alias("slot"))
+        .join(F.broadcast(of_slot), ["cluster", "slot"])
+        .where(in_stretch)
+        .groupBy("cluster", "stretch", "first_ms", "last_ms", "share")
+        .agg(F.collect_list(version_of()).alias("versions"))
     )
     return finding(
         firing,
@@ -275,28 +280,44 @@ def _mass_loss(history: History, window: Window, thresholds: Thresholds) -> Data
     )
 
 
+_SLOT_LENGTHS: Final = 10
+"""The length of a slot, as a multiple of the time in which losses count together."""
+
+
+def _slot(ms: Column, slot_ms: int) -> Column:
+    return F.floor(ms / slot_ms)
+
+
+_BUCKET_BITS: Final = 16
+
+
+def _with_up_seats(intervals: DataFrame) -> DataFrame:
+    """The intervals with `up_before`: the number of the cluster's UP seats just before, by `ord`.
+
+    Running sums within buckets of the history, and over the sums of the earlier buckets: one running sum would be one
+    task for each cluster.
+    """
+    step = F.when(F.col("state") == UP, 1).when(F.col("before") == UP, -1).otherwise(0)
+    rows = intervals.withColumns({"step": step, "bucket": F.shiftright("ord", _BUCKET_BITS)})
+    earlier_buckets = W.partitionBy("cluster").orderBy("bucket").rowsBetween(W.unboundedPreceding, -1)
+    earlier_rows = W.partitionBy("cluster", "bucket").orderBy("ord").rowsBetween(W.unboundedPreceding, -1)
+    sums = (
+        rows.groupBy("cluster", "bucket")
+        .agg(F.sum("step").alias("sum"))
+        .select("cluster", "bucket", F.coalesce(F.sum("sum").over(earlier_buckets), F.lit(0)).alias("up_at_start"))
+    )
+    return (
+        rows.withColumn("more", F.coalesce(F.sum("step").over(earlier_rows), F.lit(0)))
+        .join(sums, ["cluster", "bucket"])
+        .withColumn("up_before", F.col("up_at_start") + F.col("more"))
+    )
+
+
 def _headless(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
     """The finding names the version with which the master was removed."""
     length = F.col("to_ms") - F.col("from_ms")
-    found = masterless(history, window, thresholds).where(length > thresholds.headless_ms)
-    downs = (
-        intervals(history.changes, window, thresholds)
-        .join(_seats(history, window), "seat_key")
-        .where((F.col("state") == DOWN) & (F.col("broker_id") == 0))
-        .select(
-            "group_key",
-            "cluster",
-            "broker",
-            "start_ms",
-            F.coalesce("end_ms", F.lit(_FAR_FUTURE_MS)).alias("end_ms"),
-            "ord",
-        )
-    )
-    proven = found.join(downs, "group_key").where(
-        (F.col("start_ms") <= F.col("from_ms")) & (F.col("end_ms") > F.col("from_ms"))
-    )
     return finding(
-        proven,
+        failovers.masterless(Timeline.of(history, window, thresholds)).where(length > thresholds.headless_ms),
         "headless",
         subject_of("cluster", "broker"),
         between=("from_ms", "to_ms"),
@@ -332,13 +353,13 @@ def _two_masters(history: History, window: Window, thresholds: Thresholds) -> Da
 def _slow_detection(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
     limit = F.col("timeout_ms") + thresholds.slow_detection_ms
     return finding(
-        exposure.detections(history, window, thresholds).where(F.col("detection_ms") > limit),
+        exposure.detections(Timeline.of(history, window, thresholds)).where(F.col("detection_ms") > limit),
         "slow-detection",
         subject_of("cluster", "broker", "broker_id"),
         between=("since_ms", "ms"),
         value=F.col("detection_ms"),
         threshold=limit,
-        versions=F.array("version"),
+        versions=F.array(version_of()),
     )
 
 
@@ -357,36 +378,31 @@ def _skew(history: History, window: Window, thresholds: Thresholds) -> DataFrame
 
 def _read_only(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
     """The master is UP, and no queue of the group is writable, although one was before."""
-    changes = before_end(history.changes, window)
+    timeline = Timeline.of(history, window, thresholds)
     keys = ["cluster", "broker"]
-    masters = (
-        intervals(history.changes, window, thresholds)
-        .join(_seats(history, window), "seat_key")
-        .where((F.col("state") == UP) & (F.col("broker_id") == 0))
-        .select(*keys, "from_ms", "to_ms", F.lit(1).alias("up"), F.lit(0).alias("none"))
+    masters = timeline.intervals.where((F.col("state") == UP) & (F.col("broker_id") == 0)).select(
+        *keys, "from_ms", "to_ms", F.lit(1).alias("up"), F.lit(0).alias("none"), F.lit(None).cast("long").alias("ord")
     )
-    none = losses_of_writability(changes).join(masters.select(*keys).distinct(), "broker")
+    none = losses_of_writability(writable_totals(timeline.queues)).join(masters.select(*keys).distinct(), "broker")
     spans = none.select(
         *keys,
         F.greatest("ms", F.lit(window.start_ms)).alias("from_ms"),
         F.coalesce("until_ms", F.lit(window.end_ms)).alias("to_ms"),
         F.lit(0).alias("up"),
         F.lit(1).alias("none"),
+        "ord",
     )
-    both = segments(masters.unionByName(spans), keys, {"up": F.col("up"), "none": F.col("none")})
+    counts = {"up": F.col("up"), "none": F.col("none")}
+    # Of two losses in one millisecond, the sum is the place of the one that lasts: the other one is empty.
+    lasting = F.when(F.col("from_ms") < F.col("to_ms"), F.col("ord"))
+    both = segments(masters.unionByName(spans), keys, counts, {"lost_ord": lasting})
     length = F.col("to_ms") - F.col("from_ms")
-    found = join_adjacent(both.where((F.col("up") > 0) & (F.col("none") > 0)), keys).where(
-        length > thresholds.read_only_ms
-    )
-    last = none.select(*keys, "ms", "ord")
-    proven = (
-        found.join(last, keys)
-        .where(F.col("ms") <= F.col("from_ms"))
-        .groupBy(*keys, "from_ms", "to_ms")
-        .agg(F.max("ord").alias("ord"))
-    )
+    last_loss = F.last("lost_ord", ignorenulls=True).over(W.partitionBy(*keys).orderBy("from_ms"))
+    found = join_adjacent(
+        both.withColumn("ord", last_loss).where((F.col("up") > 0) & (F.col("none") > 0)), keys, ["ord"]
+    ).where(length > thresholds.read_only_ms)
     return finding(
-        proven,
+        found,
         "read-only",
         subject_of("cluster", "broker"),
         between=("from_ms", "to_ms"),
@@ -397,44 +413,39 @@ def _read_only(history: History, window: Window, thresholds: Thresholds) -> Data
 
 
 def _history_faults(history: History, window: Window, thresholds: Thresholds) -> DataFrame:  # noqa: ARG001 the signature of all questions
-    rows = before_end(history.changes, window).where((F.col("row") == 0) & starts_inside(window, "ms"))
-    what = (
-        F.when(F.col("code") == int(Kind.HOLE), "hole")
-        .when(F.col("code") == int(Kind.FORK), "fork")
-        .when(F.col("code") == int(Kind.UNREADABLE), "unreadable")
-    )
-    is_hole = F.col("code") == int(Kind.HOLE)
-    marked = (
-        rows.withColumn("what", what)
-        .where(F.col("what").isNotNull())
-        .select(
-            "what",
-            "ms",
-            F.when(is_hole, F.col("to_version") - F.col("from_version") + 1).otherwise(1).alias("number"),
-            F.when(is_hole, F.array("from_version", "to_version")).otherwise(F.array("version")).alias("versions"),
-            # Every hole and every fork is a finding of its own; unreadable entries are one finding together.
-            F.when(F.col("what") == "unreadable", 0).otherwise(F.col("ord")).alias("finding"),
+    """Every hole and every fork is a finding of its own; late entries are one finding together, and unreadable ones."""
+    session = history.changes.sparkSession
+    losses = [
+        (
+            "hole",
+            loss.ms,
+            (loss.to_version or 0) - (loss.from_version or 0) + 1,
+            [loss.from_version, loss.to_version],
+            loss.ord,
         )
+        if loss.code == Kind.HOLE
+        else ("fork", loss.ms, 1, [loss.ord % ERA_SHIFT], loss.ord)
+        for loss in marks_of(history).before(window.end_ms).losses
+        if loss.ms >= window.start_ms
+    ]
+    marked = session.createDataFrame(
+        losses, "what STRING, ms BIGINT, number BIGINT, versions ARRAY<BIGINT>, finding BIGINT"
     )
-    late = late_entries(history, window).select(
-        F.lit("late").alias("what"),
-        "ms",
-        F.lit(1).alias("number"),
-        F.array("version").alias("versions"),
-        F.lit(0).alias("finding"),
-    )
-    found = (
-        marked.unionByName(late)
-        .groupBy("what", "finding")
-        .agg(
-            F.min("ms").alias("first_ms"),
-            F.max("ms").alias("last_ms"),
-            F.sum("number").alias("number"),
-            all_versions().alias("versions"),
-        )
+    found = summary(history, window)
+    if found.has_unreadable:
+        is_unreadable = (F.col("code") == int(Kind.UNREADABLE)) & (F.col("row") == 0)
+        rows = before_end(history.changes, window).where(is_unreadable & starts_inside(window, "ms"))
+        marked = marked.unionByName(_entry_faults("unreadable", rows))
+    if found.has_late:
+        marked = marked.unionByName(_entry_faults("late", late_entries(history, window)))
+    summed = marked.groupBy("what", "finding").agg(
+        F.min("ms").alias("first_ms"),
+        F.max("ms").alias("last_ms"),
+        F.sum("number").alias("number"),
+        all_versions().alias("versions"),
     )
     return finding(
-        found,
+        summed,
         "history",
         subject_of("what"),
         between=("first_ms", "last_ms"),
@@ -444,5 +455,11 @@ def _history_faults(history: History, window: Window, thresholds: Thresholds) ->
     )
 
 
-def _seats(history: History, window: Window) -> DataFrame:
-    return seats(before_end(history.changes, window)).drop("first_ord", "first_ms")
+def _entry_faults(what: str, rows: DataFrame) -> DataFrame:
+    return rows.select(
+        F.lit(what).alias("what"),
+        "ms",
+        F.lit(1).cast("long").alias("number"),
+        F.array("version").alias("versions"),
+        F.lit(0).cast("long").alias("finding"),
+    )

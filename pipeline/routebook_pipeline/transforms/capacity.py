@@ -1,6 +1,7 @@
 """8 `capacity`: how many queues can be written to and read from, and how evenly they are spread over the groups."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as W  # noqa: N817 `Window` is a class of ours
@@ -10,9 +11,8 @@ from routebook_pipeline.history import DAY_MS, DEFAULTS, History, Thresholds, Wi
 from routebook_pipeline.schemas import CAPACITY
 from routebook_pipeline.transforms.frames import select_schema
 from routebook_pipeline.transforms.instants import Instants
-from routebook_pipeline.transforms.losses import validity_at
-from routebook_pipeline.transforms.route_table import READ, WRITE, addresses, groups_at
-from routebook_pipeline.transforms.routes import routes
+from routebook_pipeline.transforms.losses import literal_array
+from routebook_pipeline.transforms.route_table import READ, WRITE, table_at
 
 
 def midnights(window: Window) -> list[int]:
@@ -26,83 +26,77 @@ def by_cluster(history: History, times_ms: Sequence[int], thresholds: Thresholds
             history.changes.where(F.lit(False)).select(*[F.lit(None).alias(name) for name in CAPACITY.names]), CAPACITY
         )
     instants = Instants.of_ms(times_ms)
-    validity = F.broadcast(validity_at(history.changes, instants).select("at", "last_loss_ord", "baseline_begin"))
-    groups = (
-        groups_at(history.changes, instants)
-        .join(validity, "at")
-        .select("at", "broker", F.col("cluster").alias("owner"), addresses().alias("addresses"))
+    loads = _loads(table_at(history, instants))
+    of_cluster = W.partitionBy("at", "cluster", "kind")
+    # Gini's coefficient needs the groups by rising load.
+    rank = F.row_number().over(of_cluster.orderBy("is_up", "writable", "name")) - F.count_if(~F.col("is_up")).over(
+        of_cluster
     )
-    queues = _counted(history, instants)
-    loads = (
-        groups.where(F.size("addresses") > 0)
-        .select("at", "broker", "owner")
-        .join(queues.groupBy("at", "broker").agg(F.sum("writable").alias("load")), ["at", "broker"], "left")
-        .select("at", F.col("owner").alias("cluster"), "broker", F.coalesce("load", F.lit(0)).alias("load"))
-    )
-    totals = queues.groupBy("at", "cluster").agg(
-        F.sum("writable").alias("write_capacity"), F.sum("readable").alias("read_capacity")
-    )
+    is_group, is_up = F.col("kind") == _GROUP, F.col("is_up") & (F.col("kind") == _GROUP)
+    load = F.when(is_up, F.col("writable"))
+    topic = F.when(~is_group, F.struct((-F.col("writable")).alias("less"), "name"))
+    total, number = F.col("total"), F.col("groups")
     found = (
-        totals.join(_spread(loads), ["at", "cluster"], "full_outer")
-        .join(_top(queues), ["at", "cluster"], "left")
-        .fillna(0, ["write_capacity", "read_capacity", "groups"])
+        loads.withColumn("weighted", F.when(is_up, rank * F.col("writable")))
+        .groupBy("at", "cluster")
+        .agg(
+            F.coalesce(F.sum(F.when(is_group, F.col("writable"))), F.lit(0)).alias("write_capacity"),
+            F.coalesce(F.sum(F.when(is_group, F.col("readable"))), F.lit(0)).alias("read_capacity"),
+            F.count(load).alias("groups"),
+            F.avg(load).alias("mean"),
+            F.max(load).alias("most"),
+            F.stddev_pop(load).alias("deviation"),
+            F.sum("weighted").alias("weighted"),
+            F.sum(load).alias("total"),
+            F.min(topic).alias("top"),
+        )
+        .where((F.col("groups") > 0) | F.col("top").isNotNull())
+        .withColumns(
+            {
+                "peak": F.try_divide("most", "mean"),
+                "cv": F.try_divide("deviation", "mean"),
+                "gini": F.try_divide(2 * F.col("weighted"), number * total) - F.try_divide(number + 1, number),
+                "top_topic": F.col("top.name"),
+            }
+        )
     )
     has_any = F.col("write_capacity") > 0
     known = {name: F.when(has_any, F.col(name)) for name in ("mean", "peak", "cv", "gini", "top_topic")}
-    at_ms = F.element_at(F.array(*[F.lit(instant.ms).cast("long") for instant in instants.ordered]), F.col("at") + 1)
-    return select_schema(
-        found.withColumns(
-            {**known, "at_ms": at_ms, "top_share": F.when(has_any, F.try_divide("top", "write_capacity"))}
-        ),
-        CAPACITY,
-    )
+    top_share = F.when(has_any, F.try_divide(-F.col("top.less"), "write_capacity"))
+    at_ms = F.get(literal_array(instant.ms for instant in instants.ordered), F.col("at"))
+    return select_schema(found.withColumns({**known, "at_ms": at_ms, "top_share": top_share}), CAPACITY)
 
 
-def _counted(history: History, instants: Instants) -> DataFrame:
-    """Every queue entry, with the number of queues that could be written to and read from."""
+_GROUP: Final = "group"
+_TOPIC: Final = "topic"
+
+
+def _loads(table: DataFrame) -> DataFrame:
+    """`at`, `cluster`, `kind`, `name`: how many queues of a group or topic could be written to (`writable`) and read
+    from (`readable`). `is_up`: the group had an address.
+    """
     can_write = F.array_contains(F.map_keys("addresses"), F.lit(0).cast("long"))
     can_read = F.size("addresses") > 0
-    return routes(history.changes, instants).select(
-        "at",
-        "topic",
-        "broker",
-        "cluster",
-        _where(can_write & _has(WRITE), "write_queues").alias("writable"),
-        _where(can_read & _has(READ), "read_queues").alias("readable"),
-    )
-
-
-def _spread(loads: DataFrame) -> DataFrame:
-    """Mean, peak, coefficient of variation and Gini's coefficient of the groups' loads."""
-    rank = F.row_number().over(W.partitionBy("at", "cluster").orderBy("load", "broker"))
-    total, number = F.col("total"), F.col("groups")
+    is_item = F.col("topic").isNotNull()
+    kinds = F.when(is_item, F.array(F.lit(_GROUP), F.lit(_TOPIC))).when(can_read, F.array(F.lit(_GROUP)))
     return (
-        loads.withColumn("weighted", rank * F.col("load"))
-        .groupBy("at", "cluster")
-        .agg(
-            F.count("*").alias("groups"),
-            F.avg("load").alias("mean"),
-            F.max("load").alias("most"),
-            F.stddev_pop("load").alias("deviation"),
-            F.sum("weighted").alias("weighted"),
-            F.sum("load").alias("total"),
+        table.select(
+            "at",
+            F.when(is_item, F.coalesce("owner", "cluster")).otherwise(F.col("owner")).alias("cluster"),
+            "broker",
+            "topic",
+            can_read.alias("can_read"),
+            _where(is_item & can_write & _has(WRITE), "write_queues").alias("writable"),
+            _where(is_item & can_read & _has(READ), "read_queues").alias("readable"),
+            F.explode(kinds).alias("kind"),
         )
-        .withColumn("peak", F.try_divide("most", "mean"))
-        .withColumn("cv", F.try_divide("deviation", "mean"))
-        .withColumn("gini", F.try_divide(2 * F.col("weighted"), number * total) - F.try_divide(number + 1, number))
-        .drop("most", "deviation", "weighted", "total")
-    )
-
-
-def _top(queues: DataFrame) -> DataFrame:
-    """The topic with the largest write capacity; among equals the first by name."""
-    rank = F.row_number().over(W.partitionBy("at", "cluster").orderBy(F.desc("top"), "topic"))
-    return (
-        queues.groupBy("at", "cluster", "topic")
-        .agg(F.sum("writable").alias("top"))
-        .withColumn("rank", rank)
-        .where(F.col("rank") == 1)
-        .select("at", "cluster", F.col("topic").alias("top_topic"), "top")
+        .groupBy(
+            "at",
+            "cluster",
+            "kind",
+            F.when(F.col("kind") == _GROUP, F.col("broker")).otherwise(F.col("topic")).alias("name"),
+        )
+        .agg(F.sum("writable").alias("writable"), F.sum("readable").alias("readable"), F.max("can_read").alias("is_up"))
     )
 
 

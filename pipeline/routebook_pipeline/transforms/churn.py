@@ -5,27 +5,32 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.schemas import CHURN
-from routebook_pipeline.transforms.frames import before_end, one_if, select_schema, starts_inside
-from routebook_pipeline.transforms.route_table import queue_changes
+from routebook_pipeline.transforms.frames import one_if, select_schema, starts_inside
+from routebook_pipeline.transforms.timeline import Timeline
 
 
-def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:  # noqa: ARG001 the signature of all questions
+def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:
     """A topic exists in a cluster while any broker of the cluster has queue data for it.
 
     A cluster without any topic during the window has no row, even if it had topics before.
     """
-    steps = queue_changes(before_end(history.changes, window))
+    timeline = Timeline.of(history, window, thresholds)
+    items = timeline.queues.where(F.col("topic").isNotNull())
     is_inside = starts_inside(window, "ms")
-    is_resize = (
-        is_inside & F.col("is_item") & F.col("put") & F.col("was_present") & (F.col("item") != F.col("item_before"))
+    is_resize = is_inside & F.col("put") & F.col("was_present") & (F.col("values") != F.col("before"))
+    start = F.lit(window.start_ms)
+    is_gone = F.col("put") & F.col("gone_ord").isNotNull()
+    item = F.struct("ord", "row", F.col("put").alias("present"))
+    gone = F.struct(F.col("gone_ord").alias("ord"), F.lit(0).alias("row"), F.lit(False).alias("present"))
+    last = F.greatest(F.max(item), F.max(F.when(is_gone, gone)))
+    last_before = F.greatest(
+        F.max(F.when(F.col("ms") < start, item)), F.max(F.when(is_gone & (F.col("gone_ms") < start), gone))
     )
-    place = F.struct("ord", "row")
-    was_before = F.col("ms") < F.lit(window.start_ms)
-    of_queues = steps.groupBy("name_key", "topic").agg(
-        F.max_by("cluster", place).alias("cluster"),
-        F.coalesce(F.max_by("present", F.when(was_before, place)), F.lit(False)).alias("before"),
-        F.max_by("present", place).alias("after"),
-        F.max(is_inside & F.col("is_item") & F.col("put")).alias("put"),
+    of_queues = items.groupBy("broker", "topic").agg(
+        F.max_by("cluster", F.struct("ord", "row")).alias("cluster"),
+        F.coalesce(last_before["present"], F.lit(False)).alias("before"),
+        last["present"].alias("after"),
+        F.max(is_inside & F.col("put")).alias("put"),
         F.sum(one_if(is_resize)).alias("resized"),
     )
     topics = of_queues.groupBy("cluster", "topic").agg(

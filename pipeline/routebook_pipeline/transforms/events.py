@@ -10,7 +10,8 @@ from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.schemas import EVENTS
 from routebook_pipeline.transforms.frames import before_end, select_schema, starts_inside
-from routebook_pipeline.transforms.losses import baselines
+from routebook_pipeline.transforms.instants import rank
+from routebook_pipeline.transforms.losses import Marks, literal_array, marks_of
 from routebook_pipeline.transforms.route_table import READ, WRITE, is_group_removal, is_permission_change, is_put
 from routebook_pipeline.transforms.seat_states import is_evidence, is_up
 
@@ -39,31 +40,35 @@ def events(
         if value is not None:
             about = about & F.col(name).eqNullSafe(F.lit(value))
     is_item = F.col("topic").isNotNull()
-    all_rows = before_end(history.changes, window)
-    rows = all_rows.where(F.col("broker").isNull() | about)
+    marks = marks_of(history).before(window.end_ms)
+    rows = before_end(history.changes, window).where(F.col("broker").isNull() | about)
     if topic is not None:
         # The entry of an item is needed for its actor, its source and its cause.
         rows = rows.where(~is_item | (F.col("topic") == F.lit(topic)))
-    # As in the route table, a queue belongs to a broker name. An entry about neither a queue nor a seat has a key of
-    # its own, so that not all of them are sorted by one task.
+    # As in the route table, a queue belongs to a broker name. An entry about no broker has a key of its own, so that
+    # not all of them are sorted by one task.
     kind_of_key = F.when(is_item, 2).when(is_evidence(), 1).otherwise(0)
     key = F.when(is_item, F.xxhash64("topic", "broker")).when(is_evidence(), F.col("seat_key")).otherwise(F.col("ord"))
-    by_key = W.partitionBy("kind_of_key", "key").orderBy("ord", "row")
-    of_broker = W.partitionBy("broker").orderBy("ord").rangeBetween(W.unboundedPreceding, W.currentRow)
+    by_key = W.partitionBy("group", "kind_of_key", "key").orderBy("ord", "row")
+    of_broker = W.partitionBy("group").orderBy("ord").rangeBetween(W.unboundedPreceding, W.currentRow)
     found = (
         rows.withColumns(
             {
+                "group": F.coalesce("broker", F.col("ord").cast("string")),
                 "key": key,
                 "kind_of_key": kind_of_key,
                 "after": _statement(),
+            }
+        )
+        .withColumns(
+            {
                 "removed_ord": F.max(F.when(is_group_removal(), F.col("ord"))).over(of_broker),
             }
         )
         .withColumns({"last": F.lag("after").over(by_key), "last_ord": F.lag("ord").over(by_key)})
         .where(starts_inside(window, "ms"))
         .where(F.lit(True) if after_ord is None else F.col("ord") > F.lit(after_ord))
-        .crossJoin(F.broadcast(_complete_baselines(all_rows)))
-        .withColumn("before", F.when(~is_item | _still_counts(), F.col("last")))
+        .withColumn("before", F.when(~is_item | _still_counts(marks), F.col("last")))
     )
     by_entry = W.partitionBy("ord").orderBy("row").rowsBetween(W.unboundedPreceding, W.currentRow)
     of_entry = {name: F.first(name).over(by_entry) for name in ("cause", "actor", "source")}
@@ -76,16 +81,13 @@ def events(
     return select_schema(shown, EVENTS)
 
 
-def _complete_baselines(changes: DataFrame) -> DataFrame:
-    """One row, with the few complete baselines as an array."""
-    return baselines(changes).agg(F.collect_list(F.struct("begin", F.col("ord").alias("end"))).alias("baselines"))
-
-
-def _still_counts() -> Column:
+def _still_counts(marks: Marks) -> Column:
     """The queue that the last item about it put was not removed before this one: by itself, with its group, or by a
     baseline that did not name it.
     """
-    is_gone = F.exists("baselines", lambda one: (one["begin"] > F.col("last_ord")) & (one["end"] < F.col("ord")))
+    next_baseline = rank("last_ord", [one.begin for one in marks.baselines])
+    ended_ord = F.get(literal_array(one.ord for one in marks.baselines), next_baseline)
+    is_gone = F.coalesce(ended_ord < F.col("ord"), F.lit(False))
     with_group = F.coalesce(F.col("removed_ord") > F.col("last_ord"), F.lit(False))
     return (F.col("last") != REMOVED) & ~with_group & ~is_gone
 

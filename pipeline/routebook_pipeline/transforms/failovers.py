@@ -1,63 +1,79 @@
 """10 `failovers`: when another address became the master of a group."""
 
-from pyspark.sql import DataFrame
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as W  # noqa: N817 `Window` is a class of ours
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.schemas import FAILOVERS, FAILOVERS_BY_GROUP
-from routebook_pipeline.transforms.availability import masterless
-from routebook_pipeline.transforms.frames import before_end, one_if, select_schema, starts_inside
-from routebook_pipeline.transforms.seat_states import UP, evidence, is_up, seats, state_changes
+from routebook_pipeline.transforms.frames import join_adjacent, segments, select_schema, version_of
+from routebook_pipeline.transforms.seat_states import DOWN, UP
+from routebook_pipeline.transforms.timeline import Timeline
+
+_GROUP: Final = ("group_key", "cluster", "broker")
 
 
-def each(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:  # noqa: ARG001 the signature of all questions
-    return select_schema(_found(history, window), FAILOVERS)
+def each(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:
+    timeline = Timeline.of(history, window, thresholds)
+    found = timeline.evidence.where("is_failover")
+    return select_schema(
+        found.withColumns({"version": version_of(), "planned": F.col("gap_ms") == 0, "to_address": F.col("addr")}),
+        FAILOVERS,
+    )
 
 
 def by_group(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:
+    """One sweep over the time of each group. The first interval of its master carries the sums of all failovers."""
+    timeline = Timeline.of(history, window, thresholds)
+    gap_ms = F.when(F.col("is_failover"), F.col("gap_ms"))
+    of_seat = W.partitionBy("seat_key")
+    totals = {
+        "failovers": F.count(gap_ms).over(of_seat),
+        "planned": F.count(F.when(gap_ms == 0, 1)).over(of_seat),
+        "gap_ms": F.sum(gap_ms).over(of_seat),
+        "longest_gap_ms": F.max(gap_ms).over(of_seat),
+    }
+    spans = timeline.intervals_of(timeline.evidence.withColumns(totals), totals)
+    is_first = _is_master() & F.col("before").isNull()
+    sums = {name: F.when(is_first, F.col(name)) for name in totals}
+    length = F.when(_is_masterless(), F.col("to_ms") - F.col("from_ms"))
     found = (
-        _found(history, window)
-        .groupBy("group_key")
-        .agg(
-            F.count("*").alias("failovers"),
-            F.sum(one_if(F.col("planned"))).alias("planned"),
-            F.sum("gap_ms").alias("gap_ms"),
-            F.max("gap_ms").alias("longest_gap_ms"),
-        )
+        segments(spans, _GROUP, _counts(), sums)
+        .groupBy(*_GROUP)
+        .agg(*[F.sum(name).alias(name) for name in totals], F.sum(length).alias("headless_ms"))
+        .fillna(0)
+        .where((F.col("failovers") > 0) | (F.col("headless_ms") > 0))
     )
-    headless = (
-        masterless(history, window, thresholds)
-        .groupBy("group_key")
-        .agg(F.sum(F.col("to_ms") - F.col("from_ms")).alias("headless_ms"))
-    )
-    names = seats(before_end(history.changes, window)).select("group_key", "cluster", "broker").distinct()
-    both = found.join(headless, "group_key", "full_outer").fillna(0).join(names, "group_key")
-    return select_schema(both, FAILOVERS_BY_GROUP)
+    return select_schema(found, FAILOVERS_BY_GROUP)
 
 
-def _found(history: History, window: Window) -> DataFrame:
-    changes = before_end(history.changes, window)
-    in_order = W.partitionBy("seat_key").orderBy("ord")
-    until_now = in_order.rowsBetween(W.unboundedPreceding, -1)
-    masters = evidence(changes).where((F.col("broker_id") == 0) & is_up())
-    registered = (
-        masters.select(
-            "group_key", "seat_key", "ord", "version", "ms", "cluster", "broker", F.col("addr").alias("to_address")
-        )
-        .withColumn("from_address", F.lag("to_address").over(in_order))
-        .where((F.col("from_address") != F.col("to_address")) & starts_inside(window, "ms"))
+def masterless(timeline: Timeline) -> DataFrame:
+    """The group, `from_ms`, `to_ms`: the stretches in the window in which seat 0 is DOWN and another seat is UP; `ord`:
+    the entry with which the master went down.
+    """
+    begins_down = _is_master() & (F.col("state") == DOWN) & (F.col("from_ms") < F.col("to_ms"))
+    # At most one DOWN of a seat begins at one instant and lasts, so the sum is its `ord`.
+    down_ord = F.last("down_ord", ignorenulls=True).over(W.partitionBy(*_GROUP).orderBy("from_ms"))
+    found = (
+        segments(timeline.intervals, _GROUP, _counts(), {"down_ord": F.when(begins_down, F.col("ord"))})
+        .withColumn("ord", down_ord)
+        .where(_is_masterless())
     )
-    # If the registration does not change the seat's state, it took over from a seat that was UP, without a gap.
-    ends_up = F.col("before") == UP
-    gaps = (
-        state_changes(changes)
-        .withColumn("left_ms", F.last(F.when(ends_up, F.col("ms")), ignorenulls=True).over(until_now))
-        .where(F.col("state") == UP)
-        .select("ord", (F.col("ms") - F.col("left_ms")).alias("gap_ms"))
-    )
-    return (
-        registered.join(gaps, "ord", "left")
-        .withColumn("gap_ms", F.coalesce("gap_ms", F.lit(0)))
-        .withColumn("planned", F.col("gap_ms") == 0)
-    )
+    return join_adjacent(found, _GROUP, ["ord"])
+
+
+def _is_master() -> Column:
+    return F.col("broker_id") == 0
+
+
+def _counts() -> dict[str, Column]:
+    return {
+        "masters_down": (_is_master() & (F.col("state") == DOWN)).cast("int"),
+        "others_up": (~_is_master() & (F.col("state") == UP)).cast("int"),
+    }
+
+
+def _is_masterless() -> Column:
+    return (F.col("masters_down") > 0) & (F.col("others_up") > 0)

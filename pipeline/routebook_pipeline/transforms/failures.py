@@ -8,8 +8,9 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.schemas import FAILURES, FLAPS
-from routebook_pipeline.transforms.frames import before_end, one_if, select_schema, starts_inside, version_of
-from routebook_pipeline.transforms.seat_states import DOWN, UP, intervals, is_hand_over, seats
+from routebook_pipeline.transforms.frames import one_if, select_schema, starts_inside, version_of
+from routebook_pipeline.transforms.seat_states import DOWN, SEAT, UP, is_hand_over
+from routebook_pipeline.transforms.timeline import Timeline
 
 _SUMMED: Final = ("unplanned", "planned", "unfinished", "repaired", "repair_ms", "up_ms")
 
@@ -23,14 +24,12 @@ def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAUL
 
 
 def _summed(history: History, window: Window, thresholds: Thresholds, keys: list[str]) -> DataFrame:
-    known = seats(before_end(history.changes, window)).select("seat_key", "cluster", "broker", "broker_id")
     begins = (F.col("state") == DOWN) & ~is_hand_over() & starts_inside(window)
     is_repaired = begins & F.col("unplanned") & (F.coalesce(F.col("then"), F.lit(0)) == UP)
     # Grouped by cause first, so that the counts of causes and all other sums need only one pass.
     by_cause = (
-        intervals(history.changes, window, thresholds)
-        .join(known, "seat_key")
-        .groupBy(*keys, F.when(begins, F.coalesce("cause", F.lit(""))).alias("cause"))
+        Timeline.of(history, window, thresholds)
+        .intervals.groupBy(*keys, F.when(begins, F.coalesce("cause", F.lit(""))).alias("cause"))
         .agg(
             F.sum(one_if(begins)).alias("number"),
             F.sum(one_if(begins & F.col("unplanned"))).alias("unplanned"),
@@ -60,20 +59,19 @@ def _summed(history: History, window: Window, thresholds: Thresholds, keys: list
 
 
 def flaps_by_seat(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:
-    known = seats(before_end(history.changes, window)).select("seat_key", "cluster", "broker", "broker_id")
     is_episode = F.col("number") >= thresholds.episode_minimum
     episode = F.when(is_episode, F.struct("first_ms", "last_ms", "number"))
     found = (
         _down_series(history, window, thresholds)
-        .groupBy("seat_key")
+        .groupBy("seat_key", *SEAT)
         .agg(F.sum("flaps").alias("flaps"), F.sort_array(F.collect_list(episode)).alias("episodes"))
         .where((F.col("flaps") > 0) | (F.size("episodes") > 0))
     )
-    return select_schema(found.join(known, "seat_key"), FLAPS)
+    return select_schema(found, FLAPS)
 
 
 def episodes(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
-    """`seat_key`, `first_ms`, `last_ms`, `number`, and the `versions` of the entries that began the DOWNs."""
+    """The seat, `first_ms`, `last_ms`, `number`, and the `versions` of the entries that began the DOWNs."""
     return _down_series(history, window, thresholds).where(F.col("number") >= thresholds.episode_minimum)
 
 
@@ -86,11 +84,11 @@ def _down_series(history: History, window: Window, thresholds: Thresholds) -> Da
     in_order = W.partitionBy("seat_key").orderBy("ord")
     begins_series = F.col("start_ms") - F.lag("start_ms").over(in_order) > F.lit(thresholds.episode_gap_ms)
     return (
-        intervals(history.changes, window, thresholds)
-        .where((F.col("state") == DOWN) & ~is_hand_over() & starts_inside(window))
+        Timeline.of(history, window, thresholds)
+        .intervals.where((F.col("state") == DOWN) & ~is_hand_over() & starts_inside(window))
         .withColumn("begins_series", one_if(begins_series))
         .withColumn("series", F.sum("begins_series").over(in_order))
-        .groupBy("seat_key", "series")
+        .groupBy("seat_key", *SEAT, "series")
         .agg(
             F.min("start_ms").alias("first_ms"),
             F.max("start_ms").alias("last_ms"),

@@ -34,19 +34,32 @@ def one_if(condition: Column) -> Column:
     return F.when(condition, F.lit(1)).otherwise(F.lit(0)).cast("long")
 
 
-def segments(spans: DataFrame, keys: Sequence[str], counts: Mapping[str, Column]) -> DataFrame:
+def segments(
+    spans: DataFrame, keys: Sequence[str], counts: Mapping[str, Column], sums: Mapping[str, Column] | None = None
+) -> DataFrame:
     """Cuts time wherever a span [`from_ms`, `to_ms`) of the same key begins or ends.
 
     Every segment has `from_ms`, `to_ms` and each count: the sum of its column over the spans that cover the segment.
+    The last one of a key has no end, and is covered by no span. `sums`: added up over the spans that begin where the
+    segment begins; an empty span counts here, too.
     """
     # +1 where a span begins and -1 where it ends; the edges at one instant are summed before the running sum.
+    sums = sums or {}
+    is_empty = F.col("from_ms") >= F.col("to_ms")
     edges = (
-        spans.where(F.col("from_ms") < F.col("to_ms"))
-        .select(*keys, "from_ms", "to_ms", *[column.cast("long").alias(name) for name, column in counts.items()])
-        .withColumn("step", F.explode(F.array(F.lit(1), F.lit(-1))))
-        .withColumn("edge", F.when(F.col("step") == 1, F.col("from_ms")).otherwise(F.col("to_ms")))
+        spans.select(
+            *keys,
+            "from_ms",
+            "to_ms",
+            *[column.cast("long").alias(name) for name, column in (*counts.items(), *sums.items())],
+            F.explode(F.when(is_empty, F.array(F.lit(0))).otherwise(F.array(F.lit(1), F.lit(-1)))).alias("step"),
+        )
+        .withColumn("edge", F.when(F.col("step") == -1, F.col("to_ms")).otherwise(F.col("from_ms")))
         .groupBy(*keys, "edge")
-        .agg(*[F.sum(F.col(name) * F.col("step")).alias(name) for name in counts])
+        .agg(
+            *[F.sum(F.col(name) * F.col("step")).alias(name) for name in counts],
+            *[F.sum(F.when(F.col("step") >= 0, F.col(name))).alias(name) for name in sums],
+        )
     )
     by_time = W.partitionBy(*keys).orderBy("edge")
     return edges.select(
@@ -54,11 +67,12 @@ def segments(spans: DataFrame, keys: Sequence[str], counts: Mapping[str, Column]
         F.col("edge").alias("from_ms"),
         F.lead("edge").over(by_time).alias("to_ms"),
         *[F.sum(name).over(by_time).alias(name) for name in counts],
-    ).where(F.col("to_ms").isNotNull())
+        *sums,
+    )
 
 
-def join_adjacent(found: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Joins segments that touch into one."""
+def join_adjacent(found: DataFrame, keys: Sequence[str], kept: Sequence[str] = ()) -> DataFrame:
+    """Joins segments that touch into one. The columns `kept` have the values of its first segment."""
     by_time = W.partitionBy(*keys).orderBy("from_ms")
     is_first = F.lag("to_ms").over(by_time).isNull() | (F.lag("to_ms").over(by_time) < F.col("from_ms"))
     run = F.sum(F.when(F.col("is_first"), 1).otherwise(0)).over(by_time)
@@ -66,6 +80,10 @@ def join_adjacent(found: DataFrame, keys: Sequence[str]) -> DataFrame:
         found.withColumn("is_first", is_first)
         .withColumn("run", run)
         .groupBy(*keys, "run")
-        .agg(F.min("from_ms").alias("from_ms"), F.max("to_ms").alias("to_ms"))
+        .agg(
+            F.min("from_ms").alias("from_ms"),
+            F.max("to_ms").alias("to_ms"),
+            *[F.min_by(name, "from_ms").alias(name) for name in kept],
+        )
         .drop("run")
     )

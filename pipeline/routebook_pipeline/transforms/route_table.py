@@ -17,20 +17,17 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as W  # noqa: N817 `Window` is a class of ours
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
+from routebook_pipeline.history import History
 from routebook_pipeline.kinds import Kind
-from routebook_pipeline.transforms.instants import Instants, latest
-from routebook_pipeline.transforms.losses import baselines
-from routebook_pipeline.transforms.seat_states import REGISTRATION_CODES, is_evidence
+from routebook_pipeline.transforms.frames import one_if
+from routebook_pipeline.transforms.instants import Instants, rank
+from routebook_pipeline.transforms.losses import Marks, literal_array, marks_of, with_validity
+from routebook_pipeline.transforms.seat_states import REGISTRATION_CODES, is_evidence, is_up
 
 WRITE: Final = 2
 READ: Final = 4
 NEVER: Final = -1
-_VALUES: Final = ("row", "removed", "read_queues", "write_queues", "perm", "flags")
-
-
-def items(changes: DataFrame, topic: str | None = None) -> DataFrame:
-    found = changes.where(F.col("topic").isNotNull())
-    return found if topic is None else found.where(F.col("topic") == F.lit(topic))
+_VALUES: Final = ("row", "put", "read_queues", "write_queues", "perm", "flags")
 
 
 def is_group_removal() -> Column:
@@ -48,24 +45,14 @@ def is_put() -> Column:
     return ~F.coalesce(F.col("removed"), F.lit(False))
 
 
-def is_not_removed() -> Column:
-    """The last item was removed neither by itself nor with its group (`removed_ord`)."""
-    return is_put() & (F.col("ord") > F.coalesce("removed_ord", F.lit(NEVER)))
-
-
-def survives_baselines() -> Column:
-    """The last item is newer than the begin of the last complete baseline (`baseline_begin`)."""
-    return F.col("ord") > F.coalesce("baseline_begin", F.lit(NEVER))
-
-
 def permission() -> Column:
     """The permission of the last item after the last `set` and the last `clear-write` of its broker.
 
     A `set` applies if it is newer than the item, and a `clear-write` if it is newer than both.
     """
-    is_set = F.coalesce(F.col("set_ord") > F.col("ord"), F.lit(False))
+    is_set = F.coalesce(F.col("set_ord") > F.col("item_ord"), F.lit(False))
     base = F.when(is_set, F.col("set_perm")).otherwise(F.col("perm"))
-    since = F.when(is_set, F.col("set_ord")).otherwise(F.col("ord"))
+    since = F.when(is_set, F.col("set_ord")).otherwise(F.col("item_ord"))
     cleared = base.bitwiseAND(F.lit(~WRITE))
     return F.when(F.coalesce(F.col("clear_ord") > since, F.lit(False)), cleared).otherwise(base)
 
@@ -74,195 +61,176 @@ def is_writable() -> Column:
     return F.coalesce(F.col("perm").bitwiseAND(F.lit(WRITE)) != 0, F.lit(False))
 
 
-def queues_at(changes: DataFrame, instants: Instants, topic: str | None = None) -> DataFrame:
-    """Every queue entry that was not removed: `at`, `topic`, `broker`, `cluster` (of the item), the values, and its
-    place `ord`, `row`.
+def queue_line(changes: DataFrame, marks: Marks) -> DataFrame:
+    """Every item of every queue entry, in order, with what ends it.
 
-    The caller applies `survives_baselines`, with the columns of `losses.validity_at`.
+    `was_present`: the queue entry existed just before. `before`: the read queues, write queues and permission that the
+    item before it states. `next_ord`, `next_ms`: the next item of the same queue entry. `gone_ord`, `gone_ms`: if the
+    queue entry is removed before that, with its group or by a baseline. `set_ord`: the first permission that was set
+    for the whole broker after the item and before its end. One more row per such permission has no topic, but
+    `permits`: whether queues that are older than it can be written to since.
+
+    The rows of a broker are read and shuffled once, and sorted twice: by time, for the next event of the broker, and by
+    topic, for the next item.
     """
-    of_topic = items(changes, topic)
-    names = of_topic.select("ord", "row", "topic", "cluster", "broker")
-    last = instants.last_rows(of_topic, ["queue_key"], _VALUES).join(names, ["ord", "row"])
-    return (
-        latest(last, ["at", "topic", "broker"])
-        .join(F.broadcast(_broker_wide_changes(changes, instants)), ["at", "broker"], "left")
-        .where(is_not_removed())
-        .select(
-            "at",
-            "topic",
-            "broker",
-            "cluster",
-            "read_queues",
-            "write_queues",
-            permission().alias("perm"),
-            "flags",
-            "ord",
-            "row",
-        )
-    )
-
-
-def _broker_wide_changes(changes: DataFrame, instants: Instants) -> DataFrame:
-    """`at`, `broker`, and the last entries that affect all queue data of the broker."""
-    broker_wide = changes.where(is_group_removal() | is_permission_change()).select(
-        "ord",
-        "ms",
+    item = F.col("topic").isNotNull()
+    is_permission = is_permission_change("set") | is_permission_change("clear-write")
+    permits = F.when(is_permission_change("set"), is_writable()).otherwise(F.lit(False))
+    rows = changes.where(item | ((is_group_removal() | is_permission) & F.col("broker").isNotNull())).select(
         "broker",
-        "perm",
-        F.when(is_group_removal(), F.col("ord")).alias("removed_ord"),
-        F.when(is_permission_change("set"), F.col("ord")).alias("set_ord"),
-        F.when(is_permission_change("clear-write"), F.col("ord")).alias("clear_ord"),
-    )
-    return (
-        instants.for_each(broker_wide)
-        .groupBy("at", "broker")
-        .agg(
-            F.max("removed_ord").alias("removed_ord"),
-            F.max("set_ord").alias("set_ord"),
-            F.max_by("perm", "set_ord").alias("set_perm"),
-            F.max("clear_ord").alias("clear_ord"),
-        )
-    )
-
-
-def queue_changes(changes: DataFrame) -> DataFrame:
-    """Every change of every queue entry.
-
-    `present`, `write_queues`, `perm`: from this change on. `was_present`: before it. `is_item`: the row is an item, and
-    then `item` and `item_before` are the read queues, write queues and permission that it and the item before it state.
-    `item_ord`, `item_row`: the place of the last item. `set_ord`: the permission that was set after that item.
-    """
-    own = items(changes).select(
-        _name_key().alias("name_key"),
+        "topic",
+        "cluster",
         "ord",
         "row",
         "ms",
-        F.lit(True).alias("is_item"),
-        is_put().alias("put"),
         "read_queues",
         "write_queues",
         "perm",
-        "broker",
-        "cluster",
-        "topic",
+        is_put().alias("put"),
+        F.when(~item & is_group_removal(), F.lit(True)).alias("removes"),
+        F.when(~item & is_permission, permits).alias("permits"),
     )
-    known = (
-        items(changes).groupBy(_name_key().alias("name_key"), "broker", "topic").agg(F.min("ord").alias("first_ord"))
-    )
-    event = (
-        F.when(is_group_removal(), "removed")
-        .when(is_permission_change("set"), "set")
-        .when(is_permission_change("clear-write"), "clear")
-    )
-    of_broker = (
-        changes.withColumn("event", event)
-        .where(F.col("event").isNotNull())
-        .select("broker", "ord", "ms", "event", "perm")
-    )
-    of_all = baselines(changes).select(
-        "ord", "ms", F.lit("baseline").alias("event"), F.lit(None).cast("int").alias("perm"), "begin"
-    )
-    columns = ("name_key", "broker", "topic", "ord", "ms", "event", "perm")
-    events = (
-        known.join(of_broker, "broker")
-        .where(F.col("ord") > F.col("first_ord"))
-        .select(*columns, F.lit(None).cast("long").alias("begin"))
-        .unionByName(known.join(F.broadcast(of_all), F.col("ord") > F.col("first_ord")).select(*columns, "begin"))
-    )
-    return _fold(own.unionByName(events, allowMissingColumns=True))
+    by_time = W.partitionBy("broker").orderBy(F.desc("ord"), F.desc("row")).rowsBetween(W.unboundedPreceding, -1)
 
+    def next_of(event: str, column: str) -> Column:
+        return F.last(F.when(F.col(event).isNotNull(), F.col(column)), ignorenulls=True).over(by_time)
 
-def _fold(items_and_events: DataFrame) -> DataFrame:
-    """The state of each queue entry after every item and event."""
-    in_order = W.partitionBy("name_key").orderBy("ord", "row")
-    so_far = in_order.rowsBetween(W.unboundedPreceding, W.currentRow)
-    before = in_order.rowsBetween(W.unboundedPreceding, -1)
-    is_item = F.coalesce("is_item", F.lit(False))
-
-    def last(condition: Column, value: str) -> Column:
-        return F.last(F.when(condition, F.col(value)), ignorenulls=True).over(so_far)
-
+    timed = rows.withColumns(
+        {
+            "removed_ord": next_of("removes", "ord"),
+            "removed_ms": next_of("removes", "ms"),
+            "set_ord": next_of("permits", "ord"),
+            "set_ms": next_of("permits", "ms"),
+        }
+    )
+    gone = {"gone_ord": F.col("removed_ord"), "gone_ms": F.col("removed_ms")}
+    if marks.baselines:
+        number = rank("ord", [one.begin for one in marks.baselines])
+        end_ord = F.get(literal_array(one.ord for one in marks.baselines), number)
+        end_ms = F.get(literal_array(one.ms for one in marks.baselines), number)
+        by_baseline = F.coalesce(end_ord < F.col("removed_ord"), end_ord.isNotNull())
+        gone = {
+            "gone_ord": F.least(end_ord, "removed_ord"),
+            "gone_ms": F.when(by_baseline, end_ms).otherwise(gone["gone_ms"]),
+        }
+    in_order = W.partitionBy("broker", "topic").orderBy("ord", "row")
     values = F.struct("read_queues", "write_queues", "perm")
-    folded = items_and_events.select(
-        "name_key",
-        "broker",
-        "topic",
-        F.last("cluster", ignorenulls=True).over(so_far).alias("cluster"),
-        F.col("ord").alias("at_ord"),
-        "row",
-        "ms",
-        is_item.alias("is_item"),
-        F.col("put"),
-        F.when(is_item, values).alias("item"),
-        F.last(F.when(is_item, values), ignorenulls=True).over(before).alias("item_before"),
-        last(is_item, "ord").alias("ord"),
-        last(is_item, "row").alias("item_row"),
-        (~last(is_item, "put")).alias("removed"),
-        last(is_item, "write_queues").alias("write_queues"),
-        last(is_item, "perm").alias("perm"),
-        last(F.col("event") == "removed", "ord").alias("removed_ord"),
-        last(F.col("event") == "set", "ord").alias("set_ord"),
-        last(F.col("event") == "set", "perm").alias("set_perm"),
-        last(F.col("event") == "clear", "ord").alias("clear_ord"),
-        F.max("begin").over(so_far).alias("baseline_begin"),
+    linked = timed.withColumns(gone).withColumns(
+        {
+            "next_ord": F.lead("ord").over(in_order),
+            "next_row": F.lead("row").over(in_order),
+            "next_ms": F.lead("ms").over(in_order),
+            "cluster": F.last("cluster", ignorenulls=True).over(in_order),
+            "before": F.lag(values).over(in_order),
+        }
     )
-    return (
-        folded.withColumn("present", is_not_removed() & survives_baselines())
-        .withColumn("perm", permission())
-        .withColumn(
-            "was_present",
-            F.coalesce(F.lag("present").over(W.partitionBy("name_key").orderBy("at_ord", "row")), F.lit(False)),
-        )
-        .withColumn("set_ord", F.when(F.col("set_ord") > F.col("ord"), F.col("set_ord")))
-        .drop("removed", "removed_ord", "set_perm", "clear_ord", "baseline_begin")
-        .withColumnsRenamed({"ord": "item_ord", "at_ord": "ord"})
-    )
+    is_gone = F.coalesce(F.col("gone_ord") < F.col("next_ord"), F.col("gone_ord").isNotNull())
+    ended = linked.withColumns({name: F.when(is_gone, F.col(name)) for name in ("gone_ord", "gone_ms")})
+    lasts = F.col("put") & F.col("gone_ord").isNull()
+    end_ord = F.coalesce("gone_ord", "next_ord")
+    is_set = F.coalesce(F.col("set_ord") < end_ord, F.col("set_ord").isNotNull())
+    return ended.withColumns(
+        {
+            "was_present": F.coalesce(F.lag(lasts).over(in_order), F.lit(False)),
+            "set_ord": F.when(is_set, F.col("set_ord")),
+            "values": values,
+        }
+    ).drop("removed_ord", "removed_ms", "removes")
 
 
-def writable_totals(changes: DataFrame) -> DataFrame:
+def presence_changes(line: DataFrame) -> DataFrame:
+    """When a queue entry came into being (`present`) or ceased to exist: `cluster`, `broker`, `topic`, `ord`, `ms`."""
+    came, ceased = F.col("put") & ~F.col("was_present"), ~F.col("put") & F.col("was_present")
+    by_item = F.when(came | ceased, F.struct("ord", "ms", F.col("put").alias("present")))
+    by_event = F.when(
+        F.col("put") & F.col("gone_ord").isNotNull(),
+        F.struct(F.col("gone_ord").alias("ord"), F.col("gone_ms").alias("ms"), F.lit(False).alias("present")),
+    )
+    steps = F.array_compact(F.array(by_item, by_event))
+    return line.where(F.col("topic").isNotNull()).select("cluster", "broker", "topic", F.inline(steps))
+
+
+def writable_totals(line: DataFrame) -> DataFrame:
     """`broker`, `ord`, `ms`: from this entry on the group has `write_queues` writable queues, in `writable` queue
     entries.
+
+    Each broker has two sums: one of the queue entries that are newer than the last permission for the whole broker,
+    which have a permission of their own, and one of the older entries, which all have that one. So a permission for the
+    whole broker is one row, and not one per queue entry.
     """
-    in_order = W.partitionBy("name_key").orderBy("ord", "row")
-    counts = F.col("present") & is_writable()
-    queues, entries = F.when(counts, F.col("write_queues")).otherwise(0), F.when(counts, 1).otherwise(0)
+    item, is_set = F.col("topic").isNotNull() & F.col("put"), F.col("set_ord").isNotNull()
+    queues, own = F.coalesce("write_queues", F.lit(0)).cast("long"), one_if(is_writable())
+
+    def edge(condition: Column, ord_: Column, ms: Column, *, newer: Column, older: Column) -> Column:
+        return F.when(
+            condition,
+            F.struct(
+                ord_.alias("ord"),
+                ms.alias("ms"),
+                (newer * queues).alias("newer_queues"),
+                newer.alias("newer"),
+                (older * queues).alias("older_queues"),
+                older.alias("older"),
+                F.when(F.col("topic").isNull(), F.col("permits")).alias("permits"),
+            ),
+        )
+
+    none, one = F.lit(0).cast("long"), F.lit(1).cast("long")
+    end_ord, end_ms = (
+        F.coalesce("gone_ord", "next_ord"),
+        F.when(F.col("gone_ord").isNotNull(), F.col("gone_ms")).otherwise(F.col("next_ms")),
+    )
+    edges = F.array_compact(
+        F.array(
+            edge(
+                F.col("topic").isNull() & F.col("permits").isNotNull(),
+                F.col("ord"),
+                F.col("ms"),
+                newer=none,
+                older=none,
+            ),
+            edge(item, F.col("ord"), F.col("ms"), newer=own, older=none),
+            edge(item & is_set, F.col("set_ord"), F.col("set_ms"), newer=-own, older=one),
+            edge(
+                item & end_ord.isNotNull(),
+                end_ord,
+                end_ms,
+                newer=F.when(is_set, none).otherwise(-own),
+                older=F.when(is_set, -one).otherwise(none),
+            ),
+        )
+    )
+    sums = ("newer_queues", "newer", "older_queues", "older")
     steps = (
-        queue_changes(changes)
-        .withColumn("queues", queues)
-        .withColumn("entries", entries)
-        .withColumn("more_queues", F.col("queues") - F.lag("queues", 1, 0).over(in_order))
-        .withColumn("more_entries", F.col("entries") - F.lag("entries", 1, 0).over(in_order))
+        line.select("broker", F.inline(edges))
         .groupBy("broker", "ord")
-        .agg(F.max("ms").alias("ms"), F.sum("more_queues").alias("queues"), F.sum("more_entries").alias("entries"))
+        .agg(F.max("ms").alias("ms"), F.max("permits").alias("permits"), *[F.sum(name).alias(name) for name in sums])
     )
     so_far = W.partitionBy("broker").orderBy("ord")
+    permitted = one_if(F.last("permits", ignorenulls=True).over(so_far))
+    running = {name: F.sum(name).over(so_far) for name in sums}
     return steps.select(
         "broker",
         "ord",
         "ms",
-        F.sum("queues").over(so_far).alias("write_queues"),
-        F.sum("entries").over(so_far).alias("writable"),
+        (running["newer_queues"] + permitted * running["older_queues"]).alias("write_queues"),
+        (running["newer"] + permitted * running["older"]).alias("writable"),
     )
 
 
-def losses_of_writability(changes: DataFrame) -> DataFrame:
+def losses_of_writability(totals: DataFrame) -> DataFrame:
     """`broker`, `ord`, `ms`: with this entry the group lost its last writable queue. At `until_ms` it got one again;
-    null if it never did.
+    null if it never did. `totals`: from `writable_totals`.
     """
     in_order = W.partitionBy("broker").orderBy("ord")
     had_any = F.lag("writable", 1, 0).over(in_order) > 0
     return (
-        writable_totals(changes)
-        .withColumn("had_any", had_any)
+        totals.withColumn("had_any", had_any)
         .where((F.col("writable") > 0) != F.col("had_any"))
         .withColumn("until_ms", F.lead("ms").over(in_order))
         .where("had_any")
         .select("broker", "ord", "ms", "until_ms")
     )
-
-
-def _name_key() -> Column:
-    return F.xxhash64("topic", "broker")
 
 
 _GROUP_CODES: Final = (*REGISTRATION_CODES, int(Kind.GROUP_CHANGED))
@@ -273,87 +241,141 @@ def describes_group() -> Column:
     return (F.col("row") == 0) & F.col("code").isin(*_GROUP_CODES) & F.col("broker").isNotNull()
 
 
-def groups_at(changes: DataFrame, instants: Instants) -> DataFrame:
-    """Every group that an entry has named: `at`, `broker`, `cluster`, `zone`, `acting`, and `seats`, the last evidence
-    of each of its seats. `addresses` turns the seats into the addresses that hold them at the instant.
+_KEYS: Final = ("broker", "topic", "cluster", "broker_id", "addr", "zone", "acting")
+"""What one row of `_last_of_each` is about: a queue entry (the first three), a seat with one description (all but
+`topic`), or a broker as a whole (the first).
+"""
+_LAST: Final = {"item_ord": _VALUES, "set_ord": ("set_perm",)}
+"""The place of a last row, and the values that it has."""
+_HIGHEST: Final = ("removed_ord", "clear_ord", "evidence_ord", "up_ord", "description_ord")
+
+
+def table_at(history: History, instants: Instants, topic: str | None = None) -> DataFrame:
+    """The route table at each instant (`at`), in rows of one broker each.
+
+    Rows with a topic are queue entries that exist: `cluster` (of the item), the values, and their place `item_ord`,
+    `row`. Each broker also has rows without one. All rows have `owner` (the cluster of the group, null if no entry ever
+    described it), `zone`, `acting` and `addresses` of the broker's group, and the columns of `losses.Validity`.
+
+    The history is read once. Names are keys and all other values have a fixed width, so that Spark keeps only the last
+    row of each key before anything is shuffled.
     """
-    seat = F.struct("broker_id", "evidence_ord", "is_up", "addr")
-    found = (
-        _seats_at(changes, instants)
-        .groupBy("at", "broker")
-        .agg(
-            F.collect_list(F.when(F.col("evidence_ord").isNotNull(), seat)).alias("seats"),
-            F.max_by(F.struct("zone", "acting", "cluster"), "description_ord").alias("last"),
-        )
-    )
-    return found.join(F.broadcast(_first_clusters(changes, instants)), ["at", "broker"], "left").select(
-        "at",
-        "broker",
-        F.coalesce("owner", "last.cluster").alias("cluster"),
-        "last.zone",
-        F.coalesce("last.acting", F.lit(False)).alias("acting"),
-        "seats",
-    )
-
-
-def addresses() -> Column:
-    """Broker id -> address of the `seats` that are UP, given `last_loss_ord` and `baseline_begin`.
-
-    A seat is UP if the last evidence about its id, under whichever cluster name, is a registration that is newer than
-    every loss and than the begin of the last complete baseline.
-    """
+    changes, shared = history.changes, shared_names(history)
+    last = with_validity(_last_of_each(changes, instants, topic), marks_of(history), instants)
+    of_subject = W.partitionBy("at", "broker", "topic", "broker_id")
+    of_broker = W.partitionBy("at", "broker")
     valid_since = F.greatest(F.coalesce("last_loss_ord", F.lit(NEVER)), F.coalesce("baseline_begin", F.lit(NEVER)))
-
-    def is_held(seat: Column) -> Column:
-        has_newer = F.exists(
-            "seats",
-            lambda other: (other["broker_id"] == seat["broker_id"]) & (other["evidence_ord"] > seat["evidence_ord"]),
+    # The last evidence about an id counts, under whichever cluster name.
+    is_held = (
+        (F.col("evidence_ord") == F.col("last_evidence"))
+        & (F.col("evidence_ord") == F.col("up_ord"))
+        & (F.col("evidence_ord") > valid_since)
+    )
+    held = F.collect_list(F.when(is_held, F.struct("broker_id", "addr"))).over(of_broker)
+    description = F.when(F.col("description_ord").isNotNull(), F.struct("zone", "acting", "cluster"))
+    described = F.max_by(description, "description_ord").over(of_broker)
+    found = (
+        last.withColumns(
+            {
+                "last_item": F.max("item_ord").over(of_subject),
+                "last_evidence": F.max("evidence_ord").over(of_subject),
+            }
         )
-        return seat["is_up"] & (seat["evidence_ord"] > valid_since) & ~has_newer
-
-    held = F.transform(F.filter("seats", is_held), lambda seat: F.struct(seat["broker_id"], seat["addr"]))
+        .withColumns(
+            {
+                **{name: F.max(name).over(of_broker) for name in ("removed_ord", "set_ord", "clear_ord")},
+                "set_perm": F.max_by("set_perm", "set_ord").over(of_broker),
+                "held": held,
+                "described": described,
+            }
+        )
+        .where(F.col("topic").isNull() | (_is_present() & (F.col("item_ord") == F.col("last_item"))))
+    )
     none = F.create_map().cast("map<bigint,string>")
-    return F.coalesce(F.map_from_entries(F.sort_array(held)), none)
-
-
-def _seats_at(changes: DataFrame, instants: Instants) -> DataFrame:
-    """The last evidence of every seat (`evidence_ord`, `is_up`) and its last description of the group
-    (`description_ord`). A group that entries describe without naming a seat has one row.
-    """
-    relevant = changes.where(is_evidence() | describes_group())
-    places = relevant.select(
-        F.coalesce("seat_key", "group_key").alias("key"),
-        "ord",
-        "ms",
-        F.when(is_evidence(), F.col("ord")).alias("evidence"),
-        F.when(describes_group(), F.col("ord")).alias("description"),
-    )
-    last = instants.highest(places, ["key"], {"evidence": "evidence_ord", "description": "description_ord"})
-    names = relevant.select("ord", "cluster", "broker", "broker_id", "addr", "zone", "acting")
-    return last.withColumns(
+    owner = F.col("described.cluster")
+    if shared:
+        found = found.join(F.broadcast(_first_clusters(changes, instants, shared)), ["at", "broker"], "left")
+        owner = F.coalesce("owner", owner)
+    return found.withColumns(
         {
-            "ord": F.coalesce("description_ord", "evidence_ord"),
-            "is_up": F.coalesce(F.col("evidence_ord") == F.col("description_ord"), F.lit(False)),
+            "perm": permission(),
+            "owner": owner,
+            "zone": F.col("described.zone"),
+            "acting": F.coalesce("described.acting", F.lit(False)),
+            "addresses": F.coalesce(F.map_from_entries(F.sort_array("held")), none),
         }
-    ).join(names, "ord")
-
-
-def _first_clusters(changes: DataFrame, instants: Instants) -> DataFrame:
-    """For broker names that several clusters have used: the first cluster since the group was last removed."""
-    relevant = changes.where(describes_group() | is_group_removal())
-    shared = (
-        relevant.groupBy("broker")
-        .agg(F.min("group_key").alias("one"), F.max("group_key").alias("other"))
-        .where(F.col("one") != F.col("other"))
-        .select("broker")
     )
-    of_shared = relevant.select(
+
+
+def _is_present() -> Column:
+    """The item was removed neither by itself, nor with its group, nor by a baseline that did not name it."""
+    since = F.greatest(F.coalesce("removed_ord", F.lit(NEVER)), F.coalesce("baseline_begin", F.lit(NEVER)))
+    return F.col("put") & (F.col("item_ord") > since)
+
+
+def _last_of_each(changes: DataFrame, instants: Instants, topic: str | None) -> DataFrame:
+    """`at`, and the last row of each of `_KEYS` that is visible then."""
+    item = F.col("topic").isNotNull()
+    of_seat = is_evidence() | describes_group()
+    of_broker = is_group_removal() | is_permission_change()
+    wanted = item if topic is None else F.col("topic").eqNullSafe(F.lit(topic))
+
+    def place(condition: Column) -> Column:
+        return F.when(condition, F.col("ord"))
+
+    rows = instants.visible(changes.where((wanted | of_seat | of_broker) & F.col("broker").isNotNull())).select(
+        "broker",
+        "topic",
+        F.when(item | of_seat, F.col("cluster")).alias("cluster"),
+        *[F.when(of_seat, F.col(name)).alias(name) for name in ("broker_id", "addr", "zone", "acting")],
+        instants.first_visible().alias("first_visible"),
+        place(item).alias("item_ord"),
+        "row",
+        is_put().alias("put"),
+        "read_queues",
+        "write_queues",
+        "perm",
+        "flags",
+        F.when(is_permission_change("set"), F.col("perm")).alias("set_perm"),
+        place(is_permission_change("set")).alias("set_ord"),
+        place(is_permission_change("clear-write")).alias("clear_ord"),
+        place(is_group_removal()).alias("removed_ord"),
+        place(is_evidence()).alias("evidence_ord"),
+        place(is_evidence() & is_up()).alias("up_ord"),
+        place(describes_group()).alias("description_ord"),
+    )
+    aggregates = {
+        **{name: F.max(name) for name in (*_LAST, *_HIGHEST)},
+        **{value: F.max_by(value, order) for order, values in _LAST.items() for value in values},
+    }
+    return instants.carried(rows, _KEYS, aggregates)
+
+
+def shared_names(history: History) -> list[str]:
+    """The broker names that several clusters have used. Found once for each history."""
+    key = shared_names.__name__
+    if key not in history.derived:
+        names = (
+            history.changes.where(describes_group())
+            .groupBy("broker")
+            .agg(F.min("group_key").alias("one"), F.max("group_key").alias("other"))
+            .where(F.col("one") != F.col("other"))
+            .select("broker")
+        )
+        history.derived[key] = [row.broker for row in names.collect()]
+    found: list[str] = history.derived[key]
+    return found
+
+
+def _first_clusters(changes: DataFrame, instants: Instants, names: list[str]) -> DataFrame:
+    """For these broker names: the first cluster since the group was last removed (`owner`)."""
+    of_shared = changes.where((describes_group() | is_group_removal()) & F.col("broker").isin(names)).select(
         "broker",
         "ord",
         "ms",
         F.when(is_group_removal(), F.col("ord")).alias("removed"),
         F.when(describes_group(), F.struct("ord", "cluster")).alias("description"),
-    ).join(F.broadcast(shared), "broker")
+    )
     collected = (
         instants.for_each(of_shared)
         .groupBy("at", "broker")

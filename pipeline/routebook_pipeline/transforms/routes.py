@@ -12,30 +12,17 @@ from routebook_pipeline.kinds import Kind
 from routebook_pipeline.schemas import ROUTE, ROUTE_DIFF
 from routebook_pipeline.transforms.frames import select_schema
 from routebook_pipeline.transforms.instants import Instants, is_visible_at
-from routebook_pipeline.transforms.losses import validity_at
-from routebook_pipeline.transforms.route_table import addresses, groups_at, queues_at, survives_baselines
+from routebook_pipeline.transforms.route_table import table_at
 
 
 def routes_at(history: History, instant: Instant, topic: str | None = None) -> DataFrame:
-    return select_schema(routes(history.changes, Instants([instant]), topic), ROUTE)
+    return select_schema(routes(history, Instants([instant]), topic), ROUTE)
 
 
-def routes(changes: DataFrame, instants: Instants, topic: str | None = None) -> DataFrame:
+def routes(history: History, instants: Instants, topic: str | None = None) -> DataFrame:
     """The columns of `schemas.ROUTE`, and `at`: the number of the instant."""
-    return (
-        queues_at(changes, instants, topic)
-        .join(groups_at(changes, instants).withColumnRenamed("cluster", "owner"), ["at", "broker"], "left")
-        .join(F.broadcast(validity_at(changes, instants)), "at")
-        .where(survives_baselines())
-        .withColumns(
-            {
-                "cluster": F.coalesce("owner", "cluster"),
-                "acting": F.coalesce("acting", F.lit(False)),
-                "addresses": addresses(),
-            }
-        )
-        .drop("owner", "seats", "ord", "row", "last_loss_ord", "baseline_begin")
-    )
+    table = table_at(history, instants, topic)
+    return table.where(F.col("topic").isNotNull()).withColumn("cluster", F.coalesce("owner", "cluster"))
 
 
 def route_json(rows: Iterable[Row | dict[str, Any]]) -> dict[str, Any] | None:
@@ -93,17 +80,11 @@ def route_diff(history: History, earlier: Instant, later: Instant, topic: str | 
     """
     between = history.changes.where(is_visible_at(later) & ~is_visible_at(earlier))
     about_group = F.col("code").isin(*[int(kind) for kind in _GROUP_KINDS]) & (F.col("row") == 0)
-    # An entry may have several items of one topic.
-    mentions = (
-        between.where((F.col("topic").isNotNull() | about_group) & F.col("broker").isNotNull())
-        .select(F.col("broker").alias("group"), F.col("topic").alias("item"), "ord")
-        .distinct()
-    )
-    numbers = mentions.groupBy("group", "item").agg(F.count("*").alias("entry_count"))
+    entries = _newest_entries(between, F.col("topic").isNotNull() | about_group)
     same_subject = (F.col("broker") == F.col("group")) & F.col("topic").eqNullSafe(F.col("item"))
     found = (
         _differences(_two_routes(history, earlier, later, topic))
-        .join(numbers, same_subject, "left")
+        .join(entries, same_subject, "left")
         .drop("group", "item")
         .withColumn("entry_count", F.coalesce("entry_count", F.lit(0)))
         .where(
@@ -112,10 +93,8 @@ def route_diff(history: History, earlier: Instant, later: Instant, topic: str | 
             )
         )
     )
-    entries = _newest_entries(mentions, between.where(F.col("row") == 0))
-    with_entries = found.join(entries, same_subject, "left")
     none = F.array().cast(entries.schema["entries"].dataType)
-    return select_schema(with_entries.withColumn("entries", F.coalesce("entries", none)), ROUTE_DIFF)
+    return select_schema(found.withColumn("entries", F.coalesce("entries", none)), ROUTE_DIFF)
 
 
 def _two_routes(history: History, earlier: Instant, later: Instant, topic: str | None) -> DataFrame:
@@ -127,8 +106,8 @@ def _two_routes(history: History, earlier: Instant, later: Instant, topic: str |
         earlier.ord is not None and later.ord is not None and earlier.ord < later.ord
     )
     if is_nested:
-        return routes(history.changes, Instants([earlier, later]), topic)
-    one, other = (routes(history.changes, Instants([instant]), topic) for instant in (earlier, later))
+        return routes(history, Instants([earlier, later]), topic)
+    one, other = (routes(history, Instants([instant]), topic) for instant in (earlier, later))
     return one.unionByName(other.withColumn("at", F.lit(1)))
 
 
@@ -186,20 +165,35 @@ def _differ(*names: str) -> Column:
     return differs
 
 
-def _newest_entries(mentions: DataFrame, heads: DataFrame) -> DataFrame:
-    """`group`, `item` (its topic, null for the group itself), and the newest `entries` in between, by version."""
+def _newest_entries(between: DataFrame, is_mention: Column) -> DataFrame:
+    """`group`, `item` (its topic, null for the group itself), `entry_count`, and the newest `entries`, by version.
+
+    Only row 0 of an entry has its cause, actor and source.
+    """
+    of_entry = W.partitionBy("ord").orderBy("row").rowsBetween(W.unboundedPreceding, W.currentRow)
     fields = ("version", "kind", "cause", "actor", "source")
-    newest_first = W.partitionBy("group", "item").orderBy(F.desc("ord"))
+    subject = W.partitionBy("group", "item")
     entry = F.struct("ord", *fields)
     return (
-        mentions.withColumn("rank", F.row_number().over(newest_first))
+        between.where(F.col("broker").isNotNull())
+        .withColumns({name: F.first(name).over(of_entry) for name in ("cause", "actor", "source")})
+        .where(is_mention)
+        # An entry may have several items of one topic.
+        .select(F.col("broker").alias("group"), F.col("topic").alias("item"), "ord", *fields)
+        .distinct()
+        .withColumns(
+            {
+                "rank": F.row_number().over(subject.orderBy(F.desc("ord"))),
+                "entry_count": F.count("*").over(subject),
+            }
+        )
         .where(F.col("rank") <= MAX_ENTRIES)
-        .join(heads.select("ord", *fields), "ord")
-        .groupBy("group", "item")
+        .groupBy("group", "item", "entry_count")
         .agg(F.sort_array(F.collect_list(entry)).alias("by_ord"))
         .select(
             "group",
             "item",
+            "entry_count",
             F.transform("by_ord", lambda one: F.struct(*[one[field].alias(field) for field in fields])).alias(
                 "entries"
             ),

@@ -9,18 +9,22 @@
 
 A baseline does not make a DOWN seat GONE. That the seat is not held is known already, and a crashed broker must still
 count as down after the next baseline.
+
+The rows of the history are read once and sorted once, by seat and `ord`. Losses and baselines (the *marks*) are
+constants of the plan: each row finds those between itself and the seat's next evidence by two binary searches.
 """
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as W  # noqa: N817 `Window` is a class of ours
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
-from routebook_pipeline.history import Thresholds, Window
 from routebook_pipeline.kinds import UNPLANNED_CAUSES, Kind
-from routebook_pipeline.transforms.frames import before_end
-from routebook_pipeline.transforms.losses import baselines, losses_with_start
+from routebook_pipeline.transforms.instants import rank
+from routebook_pipeline.transforms.losses import Marks, entries_before, literal_array
 
 UP: Final = 1
 DOWN: Final = 2
@@ -56,131 +60,187 @@ def is_hand_over() -> Column:
     return is_planned_down & F.col("then").eqNullSafe(UP) & F.col("end_ms").eqNullSafe(F.col("start_ms"))
 
 
-def seats(changes: DataFrame) -> DataFrame:
-    """Every seat with its names, and the `ord` (`first_ord`) and time (`first_ms`) of its first evidence."""
-    return (
-        evidence(changes)
-        .groupBy("seat_key", "group_key", "cluster", "broker", "broker_id")
-        .agg(F.min("ord").alias("first_ord"), F.min_by("ms", "ord").alias("first_ms"))
-    )
+SEAT: Final = ("cluster", "broker", "broker_id")
+_OF_ENTRY: Final = ("addr", "timeout_ms", "last_heartbeat_ms", "lost_ms")
+"""What a question may ask about the entry that began a state."""
 
 
-def intervals(changes: DataFrame, window: Window, thresholds: Thresholds) -> DataFrame:
-    """The stretches of time during which a seat was in one state, each with the `ord` of the entry that began it.
+@dataclass(frozen=True)
+class _StateMark:
+    """A loss or a complete baseline: the state that it causes, since when and from which entry."""
 
-    `unplanned`, `cause`: those of the first entry of a DOWN. `start_ms`, `end_ms`: the whole interval; `end_ms` is null
-    if the state lasted until the end of the window. `before`, `then`: the states before and after it. `from_ms`,
-    `to_ms`, `length_ms`: the part that counts, which lies inside the window; a DOWN counts for at most
-    `retire_after_ms`.
+    ord: int
+    ms: int
+    state: int
+    since: int
+    """A seat is affected if its last evidence lies before this."""
+
+
+class StateMarks:
+    """The marks, by `ord`, and expressions about them. A mark is named by its number, from 0."""
+
+    def __init__(self, marks: list[_StateMark]) -> None:
+        self.marks = marks
+        # For each mark: the first loss from there on, and the first mark of the other kind; or len(marks).
+        self._next_loss = [len(marks)] * (len(marks) + 1)
+        self._next_other = [len(marks)] * (len(marks) + 1)
+        for at in reversed(range(len(marks))):
+            self._next_loss[at] = at if marks[at].state == UNKNOWN else self._next_loss[at + 1]
+            repeats = at + 1 < len(marks) and marks[at + 1].state == marks[at].state
+            self._next_other[at] = self._next_other[at + 1] if repeats else at + 1
+
+    @classmethod
+    def of(cls, changes: DataFrame, marks: Marks) -> "StateMarks":
+        starts = entries_before(changes, marks.losses)
+        lost = [_StateMark(loss.ord, starts.get(loss.ord, (0, loss.ms))[1], UNKNOWN, loss.ord) for loss in marks.losses]
+        complete = [_StateMark(one.ord, one.ms, GONE, one.begin) for one in marks.baselines]
+        return cls(sorted([*lost, *complete], key=lambda mark: mark.ord))
+
+    def __bool__(self) -> bool:
+        return bool(self.marks)
+
+    def first(self) -> Column:
+        """The first mark that affects the seat of this evidence. A baseline does not affect a DOWN seat, unless a loss
+        has made its state unknown.
+        """
+        after = rank("ord", [mark.since for mark in self.marks])
+        return F.when(F.col("state") == DOWN, F.get(literal_array(self._next_loss), after)).otherwise(after)
+
+    def stop(self) -> Column:
+        """The first mark after the seat's next evidence."""
+        return F.when(F.col("next_ord").isNull(), F.lit(len(self.marks))).otherwise(
+            rank("next_ord", [mark.ord for mark in self.marks])
+        )
+
+    def ms(self, number: Column) -> Column:
+        return F.get(literal_array(mark.ms for mark in self.marks), number)
+
+    def state(self, number: Column) -> Column:
+        return F.get(literal_array((mark.state for mark in self.marks), "int"), number)
+
+    def steps(self) -> Column:
+        """The changes of state by the marks from `first_mark` to before `stop_mark`, as in `_steps_of_evidence`."""
+        marks = ", ".join(
+            f"named_struct('number', {number}, 'ord', {mark.ord}L, 'ms', {mark.ms}L, 'state', {mark.state}, 'other',"
+            f" {self._next_other[number]})"
+            for number, mark in enumerate(self.marks)
+        )
+        between = F.slice(F.expr(f"array({marks})"), F.col("first_mark") + 1, F.col("stop_mark") - F.col("first_mark"))
+        # Of several marks in a row with the same effect, only the first one changes the state.
+        effective = F.filter(
+            between,
+            lambda mark: (mark["number"] == F.col("first_mark")) | (self.state(mark["number"] - 1) != mark["state"]),
+        )
+
+        def step(mark: Column) -> Column:
+            is_followed = mark["other"] < F.col("stop_mark")
+            is_first = mark["number"] == F.col("first_mark")
+            return F.struct(
+                mark["ord"].alias("ord"),
+                mark["ms"].alias("start_ms"),
+                mark["state"].alias("state"),
+                F.lit(False).alias("unplanned"),
+                F.lit(None).cast("string").alias("cause"),
+                F.when(is_first, F.col("state")).otherwise(self.state(mark["number"] - 1)).alias("before"),
+                F.when(is_followed, self.ms(mark["other"])).otherwise(F.col("next_ms")).alias("end_ms"),
+                F.when(is_followed, self.state(mark["other"])).otherwise(F.col("next_state")).alias("then"),
+            )
+
+        return F.transform(effective, step)
+
+
+def evidence_in_order(changes: DataFrame, marks: StateMarks) -> DataFrame:
+    """Every evidence, with `state`, `unplanned`, `before` (the state before it, null for the seat's first one),
+    `first_mark` and `stop_mark`: the marks that change the state between this evidence and the next one.
     """
     in_order = W.partitionBy("seat_key").orderBy("ord")
-    found = (
-        state_changes(before_end(changes, window))
-        .withColumn("end_ms", F.lead("ms").over(in_order))
-        .withColumn("then", F.lead("state").over(in_order))
-        .withColumnRenamed("ms", "start_ms")
-    )
-    end = F.least(F.coalesce("end_ms", F.lit(window.end_ms)), F.lit(window.end_ms))
-    counted_end = F.when(
-        F.col("state") == DOWN, F.least(end, F.col("start_ms") + F.lit(thresholds.retire_after_ms))
-    ).otherwise(end)
-    return (
-        found.withColumn("from_ms", F.greatest("start_ms", F.lit(window.start_ms)))
-        .withColumn("to_ms", counted_end)
-        .withColumn("length_ms", F.greatest(F.lit(0), F.col("to_ms") - F.col("from_ms")))
-    )
-
-
-def state_changes(changes: DataFrame) -> DataFrame:
-    """Every change of a seat's state, with the state before it (`before`).
-
-    A change comes from the seat's own evidence, or from a loss or baseline that affects the seat. There is much
-    evidence, and there are few losses and baselines. Their effect is therefore computed in a join of its own, which
-    adaptive execution drops if there are none.
-    """
-    in_order = W.partitionBy("seat_key").orderBy("ord")
-    own = _states_by_evidence(changes)
-    changed = own.withColumn("before", F.lag("state").over(in_order)).where(_is_change()).select(*_STATE_COLUMNS)
-    return changed.unionByName(_states_by_marks(changes, own)).withColumn("before", F.lag("state").over(in_order))
-
-
-_STATE_COLUMNS: Final = ("seat_key", "ord", "ms", "state", "unplanned", "cause")
-
-
-def _states_by_evidence(changes: DataFrame) -> DataFrame:
-    return evidence(changes).select(
+    found = evidence(changes).select(
         "seat_key",
+        "group_key",
+        *SEAT,
         "ord",
         "ms",
+        "cause",
+        *_OF_ENTRY,
         F.when(is_up(), F.lit(UP)).otherwise(F.lit(DOWN)).alias("state"),
         is_unplanned().alias("unplanned"),
-        "cause",
     )
+    if not marks:
+        last = F.col("state")
+        found = found.withColumns({"first_mark": F.lit(0), "stop_mark": F.lit(0)})
+    else:
+        last = F.when(has_marks(), marks.state(F.col("stop_mark") - 1)).otherwise(F.col("state"))
+        found = found.withColumn("next_ord", F.lead("ord").over(in_order)).withColumns(
+            {"first_mark": marks.first().cast("int"), "stop_mark": marks.stop().cast("int")}
+        )
+    return found.withColumn("last_state", last).withColumn("before", F.lag("last_state").over(in_order))
 
 
-def _is_change() -> Column:
+def has_marks() -> Column:
+    return F.col("first_mark") < F.col("stop_mark")
+
+
+def is_change() -> Column:
+    """The evidence changes the seat's state."""
     return F.col("before").isNull() | (F.col("before") != F.col("state"))
 
 
-def _states_by_marks(changes: DataFrame, own: DataFrame) -> DataFrame:
-    """The changes caused by the marks (losses and baselines) between an evidence and the seat's next one.
+def left_up_ms(marks: StateMarks) -> Column:
+    """When the seat left UP, if this evidence or the marks after it made it so."""
+    by_entry = F.when((F.col("state") == DOWN) & (F.col("before") == UP), F.col("ms"))
+    if not marks:
+        return by_entry
+    return F.when((F.col("state") == UP) & has_marks(), marks.ms(F.col("first_mark"))).otherwise(by_entry)
 
-    This includes the next evidence itself if it has the same state as the previous one: without the marks it would not
-    have been a change.
+
+def state_changes(rows: DataFrame, marks: StateMarks, columns: Iterable[str] = ()) -> DataFrame:
+    """Every change of a seat's state, with `start_ms`, `end_ms`, and the states `before` and `then`.
+
+    `columns`: others of the evidence to keep.
     """
+    names = ["seat_key", "group_key", *SEAT, *_OF_ENTRY, *columns]
     in_order = W.partitionBy("seat_key").orderBy("ord")
-    nexts = {f"next_{name}": F.lead(name).over(in_order) for name in _STATE_COLUMNS[1:]}
-    lies_between = (F.col("mark_ord") > F.col("ord")) & (
-        F.col("next_ord").isNull() | (F.col("mark_ord") < F.col("next_ord"))
+    if not marks:
+        return rows.where(is_change()).select(
+            *names,
+            "ord",
+            F.col("ms").alias("start_ms"),
+            "state",
+            "unplanned",
+            "cause",
+            "before",
+            F.lead("ms").over(in_order).alias("end_ms"),
+            F.lead("state").over(in_order).alias("then"),
+        )
+    first_mark = F.col("first_mark")
+    kept = (
+        rows.where(is_change() | has_marks())
+        .withColumns(
+            {
+                "own_first_ms": F.when(is_change(), F.col("ms")).otherwise(marks.ms(first_mark)),
+                "own_first_state": F.when(is_change(), F.col("state")).otherwise(marks.state(first_mark)),
+            }
+        )
+        .withColumns(
+            {
+                "next_ms": F.lead("own_first_ms").over(in_order),
+                "next_state": F.lead("own_first_state").over(in_order),
+            }
+        )
     )
-    between = W.partitionBy("seat_key", "ord").orderBy("mark_ord")
-    is_lost = F.coalesce(F.max(F.col("mark") == UNKNOWN).over(between), F.lit(False))
-    # A baseline does not affect a DOWN seat, unless a loss has made its state unknown.
-    affects_seat = (F.col("mark") == UNKNOWN) | (
-        (F.col("ord") < F.col("begin")) & ((F.col("state") != DOWN) | F.col("is_lost"))
+    own = F.struct(
+        "ord",
+        F.col("ms").alias("start_ms"),
+        "state",
+        "unplanned",
+        "cause",
+        "before",
+        F.when(has_marks(), marks.ms(first_mark)).otherwise(F.col("next_ms")).alias("end_ms"),
+        F.when(has_marks(), marks.state(first_mark)).otherwise(F.col("next_state")).alias("then"),
     )
-    affected = (
-        own.withColumns(nexts)
-        .join(F.broadcast(_marks(changes)), lies_between)
-        .withColumn("is_lost", is_lost)
-        .where(affects_seat)
-        .withColumn("mark_before", F.lag("mark").over(between))
-        .where(F.col("mark_before").isNull() | (F.col("mark_before") != F.col("mark")))
+    steps = (
+        F.when(~has_marks(), F.array(own))
+        .when(is_change(), F.concat(F.array(own), marks.steps()))
+        .otherwise(marks.steps())
     )
-    next_repeats_state = F.col("mark_before").isNull() & (F.col("next_state") == F.col("state"))
-    of_mark = {
-        "ord": F.col("mark_ord"),
-        "ms": F.col("mark_ms"),
-        "state": F.col("mark"),
-        "unplanned": F.lit(False),
-        "cause": F.lit(None).cast("string"),
-    }
-    is_by_mark = F.col("source") == _BY_MARK
-    # The choice is made column by column and not between two structs. So Spark leaves out the columns that a question
-    # does not use, both here and in `_states_by_evidence`, and reads and shuffles the rows only once.
-    sources = F.array(F.lit(_BY_MARK), F.when(next_repeats_state, F.lit(_BY_NEXT_EVIDENCE)))
-    return affected.withColumn("source", F.explode(F.array_compact(sources))).select(
-        "seat_key",
-        *[
-            F.when(is_by_mark, of_mark[name]).otherwise(F.col(f"next_{name}")).alias(name)
-            for name in _STATE_COLUMNS[1:]
-        ],
-    )
-
-
-_BY_MARK: Final = 0
-_BY_NEXT_EVIDENCE: Final = 1
-
-
-def _marks(changes: DataFrame) -> DataFrame:
-    """The losses and complete baselines: `mark_ord`, `mark_ms`, the state they cause (`mark`), and `begin`."""
-    lost = losses_with_start(changes).select(
-        F.col("ord").alias("mark_ord"),
-        F.coalesce("start_ms", "ms").alias("mark_ms"),
-        F.lit(UNKNOWN).alias("mark"),
-        F.lit(None).cast("long").alias("begin"),
-    )
-    complete = baselines(changes).select(
-        F.col("ord").alias("mark_ord"), F.col("ms").alias("mark_ms"), F.lit(GONE).alias("mark"), "begin"
-    )
-    return lost.unionByName(complete)
+    return kept.select(*names, F.inline(steps))

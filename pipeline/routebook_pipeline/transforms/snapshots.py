@@ -23,11 +23,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import Window as W  # noqa: N817 `Window` is a class of ours
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
-from routebook_pipeline.history import Instant
-from routebook_pipeline.kinds import Kind
+from routebook_pipeline.history import History, Instant
 from routebook_pipeline.schemas import CHANGES
-from routebook_pipeline.transforms.instants import Instants
-from routebook_pipeline.transforms.losses import baselines, is_entry, losses, losses_with_start, validity_at
+from routebook_pipeline.transforms.instants import Instants, rank
+from routebook_pipeline.transforms.losses import Marks, entries_before, is_entry, literal_array, marks_of
 from routebook_pipeline.transforms.route_table import (
     NEVER,
     describes_group,
@@ -35,9 +34,9 @@ from routebook_pipeline.transforms.route_table import (
     is_permission_change,
     is_writable,
     losses_of_writability,
-    queue_changes,
-    queues_at,
-    survives_baselines,
+    queue_line,
+    table_at,
+    writable_totals,
 )
 from routebook_pipeline.transforms.seat_states import evidence, is_up
 
@@ -46,20 +45,27 @@ _PLACE: Final = ("ord", "row")
 
 
 def reduce(changes: DataFrame) -> DataFrame:
+    history = History(changes, pulses=changes.where(F.lit(False)))
+    marks = marks_of(history)
     seats = _seat_evidence(changes)
-    marks = _losses_and_baselines(changes, seats)
+    totals = writable_totals(queue_line(changes, marks))
+    lost_for_good = losses_of_writability(totals).where(F.col("until_ms").isNull()).select("broker", "ord")
+    kept_marks = _losses_and_baselines(seats, lost_for_good, marks)
     ords = [
         seats.select("ord"),
-        marks,
-        _entries_before(changes, marks),
+        kept_marks,
+        _entries_before(kept_marks, changes, marks),
         _broker_entries(changes),
         changes.where(is_entry()).agg(F.max("ord").alias("ord")),
         changes.where(is_entry()).agg(F.max_by("ord", F.struct("ingested_ms", -F.col("ord"))).alias("ord")),
     ]
-    heads = fold(DataFrame.union, ords).select("ord", F.lit(0).alias("row"))
-    validity = F.broadcast(validity_at(changes, _END).select("at", "baseline_begin"))
-    present = queues_at(changes, _END).join(validity, "at").where(survives_baselines()).select(*_PLACE)
-    kept = heads.union(present).union(_writability_evidence(changes)).distinct()
+    heads = fold(DataFrame.union, ords).where(F.col("ord").isNotNull()).select("ord", F.lit(0).alias("row"))
+    present = table_at(history, _END).where(F.col("topic").isNotNull())
+    kept = (
+        heads.union(present.select(F.col("item_ord").alias("ord"), "row"))
+        .union(_writability_evidence(changes, lost_for_good, marks))
+        .distinct()
+    )
     return changes.join(kept, list(_PLACE), "left_semi").select(*CHANGES.names)
 
 
@@ -78,51 +84,43 @@ def _seat_evidence(changes: DataFrame) -> DataFrame:
     )
 
 
-def _losses_and_baselines(changes: DataFrame, seats: DataFrame) -> DataFrame:
-    """The `ord` of the losses, and of the begins and ends of baselines, that are kept."""
-    lost, complete = losses(changes).select(F.col("ord").alias("mark")), baselines(changes)
-    ends = complete.select(F.col("ord").alias("mark"), "begin")
-    lies_after_evidence = (F.col("mark") > F.col("ord")) & (
-        F.col("mark") < F.coalesce("next_ord", F.lit((1 << 63) - 1))
+def _losses_and_baselines(seats: DataFrame, lost_for_good: DataFrame, marks: Marks) -> DataFrame:
+    """The `ord` of the losses, and of the begins and ends of baselines, that are kept.
+
+    `lost_for_good`: the entries with which brokers lost their last writable queue; one may be the end of a baseline.
+    """
+    losses, baselines = [loss.ord for loss in marks.losses], marks.baselines
+    begins, ends = [one.begin for one in baselines], [one.ord for one in baselines]
+    before_next = F.coalesce("next_ord", F.lit((1 << 63) - 1))
+    first_loss = F.get(literal_array(losses), rank("ord", losses))
+    end = F.get(literal_array(ends), rank("ord", begins))
+    of_seats = seats.select(
+        F.when(first_loss < before_next, first_loss).alias("loss"),
+        F.when(F.col("is_up") & (end < before_next), end).alias("end"),
     )
-    first_losses = (
-        seats.join(F.broadcast(lost), lies_after_evidence).groupBy("seat_key", "ord").agg(F.min("mark").alias("mark"))
-    )
-    first_ends = (
-        seats.where("is_up")
-        .join(F.broadcast(ends), lies_after_evidence & (F.col("begin") > F.col("ord")))
-        .groupBy("seat_key", "ord")
-        .agg(F.min("mark").alias("mark"))
-    )
-    last_begin = complete.agg(F.coalesce(F.max("begin"), F.lit(NEVER)).alias("last_begin"))
-    unrepaired = lost.crossJoin(last_begin).where(F.col("mark") > F.col("last_begin")).select("mark")
-    last_loss = lost.agg(F.max("mark").alias("mark"))
-    needed_ends = (
-        first_ends.select("mark")
-        .union(ends.agg(F.max("mark")))
-        .union(losses_of_writability(changes).where(F.col("until_ms").isNull()).select("ord"))
-        .distinct()
-    )
-    pairs = ends.join(needed_ends, "mark").select(F.explode(F.array("mark", "begin")).alias("mark"))
-    return (
-        fold(DataFrame.union, [first_losses.select("mark"), unrepaired, last_loss, pairs, _open_begin(changes)])
-        .where(F.col("mark").isNotNull())
-        .distinct()
-        .withColumnRenamed("mark", "ord")
-    )
+    is_end = F.array_contains(literal_array(ends), F.col("ord"))
+    needed_ends = of_seats.select(F.col("end").alias("ord")).union(lost_for_good.select("ord").where(is_end))
+    # The last begin that is not after the end is its own.
+    with_begin = F.array("ord", F.get(literal_array(begins), rank("ord", begins) - 1))
+    constants = {*(loss.ord for loss in marks.unrepaired), *losses[-1:]}
+    constants |= {place for one in baselines[-1:] for place in (one.begin, one.ord)}
+    constants |= {marks.open_begin} if marks.open_begin is not None else set()
+    always = seats.sparkSession.range(1).select(F.explode(literal_array(sorted(constants))).alias("ord"))
+    found = [
+        of_seats.select(F.col("loss").alias("ord")),
+        needed_ends.where(F.col("ord").isNotNull()).distinct().select(F.explode(with_begin).alias("ord")),
+        always,
+    ]
+    return fold(DataFrame.union, found).where(F.col("ord").isNotNull()).distinct()
 
 
-def _open_begin(changes: DataFrame) -> DataFrame:
-    """The begin of a baseline that has not ended yet, if the history ends inside one."""
-    codes = (int(Kind.BASELINE_BEGIN), int(Kind.BASELINE_END), int(Kind.HOLE), int(Kind.FORK))
-    marks = changes.where((F.col("row") == 0) & F.col("code").isin(*codes))
-    last = marks.agg(F.max_by("code", "ord").alias("code"), F.max("ord").alias("mark"))
-    return last.where(F.col("code") == int(Kind.BASELINE_BEGIN)).select("mark")
-
-
-def _entries_before(changes: DataFrame, marks: DataFrame) -> DataFrame:
-    before = losses_with_start(changes).join(marks, "ord", "left_semi")
-    return before.where(F.col("entry_before").isNotNull()).select(F.col("entry_before").alias("ord"))
+def _entries_before(kept_marks: DataFrame, changes: DataFrame, marks: Marks) -> DataFrame:
+    """The entry before each loss that is kept."""
+    before = entries_before(changes, marks.losses)
+    losses = [loss.ord for loss in marks.losses]
+    entries = literal_array(before.get(ord_, (None, 0))[0] for ord_ in losses)
+    is_loss = F.array_contains(literal_array(losses), F.col("ord"))
+    return kept_marks.where(is_loss).select(F.get(entries, rank("ord", losses) - 1).alias("ord"))
 
 
 def _broker_entries(changes: DataFrame) -> DataFrame:
@@ -149,46 +147,46 @@ def _broker_entries(changes: DataFrame) -> DataFrame:
     return every_last.where(F.col("ord").isNotNull()).union(first)
 
 
-def _writability_evidence(changes: DataFrame) -> DataFrame:
+def _writability_evidence(changes: DataFrame, lost_for_good: DataFrame, marks: Marks) -> DataFrame:
     """Rows that show that a broker once had a writable queue, for every broker that has lost its last one for good.
 
     They are the entry with which it was lost, and for one queue that was writable until then: what made it writable and
     its last item.
     """
-    in_order = W.partitionBy("name_key").orderBy("ord", "row")
-    lost = (
-        losses_of_writability(changes)
-        .where(F.col("until_ms").isNull())
-        .select("broker", F.col("ord").alias("loss_ord"))
+    lost = lost_for_good.select("broker", F.col("ord").alias("loss_ord"))
+    is_earlier = F.col("ord") < F.col("loss_ord")
+    is_permission = F.col("topic").isNull() & F.col("permits").isNotNull() & is_earlier
+    of_broker, of_queue = W.partitionBy("broker"), W.partitionBy("broker", "topic")
+    permission_ord = F.when(is_permission, F.col("ord"))
+    end_ord = F.coalesce("gone_ord", "next_ord")
+    lasts_until_loss = F.col("put") & is_earlier & (end_ord.isNull() | (end_ord >= F.col("loss_ord")))
+    is_set = F.coalesce(F.col("last_permission_ord") > F.col("ord"), F.lit(False))
+    was_writable = F.when(is_set, F.col("last_permits")).otherwise(is_writable())
+    by_item = F.when(F.col("gone_ord").isNull() & (F.col("next_ord") == F.col("loss_ord")), F.col("next_row"))
+    example = F.row_number().over(W.partitionBy("broker").orderBy("topic"))
+    places = (
+        (F.col("loss_ord"), F.lit(0)),
+        (F.col("loss_ord"), by_item),
+        (F.col("ord"), F.col("row")),
+        (F.when(is_set, F.col("last_permission_ord")), F.lit(0)),
+        (F.col("last_item.ord"), F.col("last_item.row")),
     )
-    steps = (
-        queue_changes(changes)
+    return (
+        queue_line(changes, marks)
         .join(F.broadcast(lost), "broker")
-        .withColumn("was_writable", F.coalesce(F.col("present") & is_writable(), F.lit(False)))
         .withColumns(
             {
-                f"{name}_before": F.lag(name).over(in_order)
-                for name in ("was_writable", "item_ord", "item_row", "set_ord")
+                "last_permission_ord": F.max(permission_ord).over(of_broker),
+                "last_permits": F.max_by("permits", permission_ord).over(of_broker),
+                "last_item": F.max(F.struct("ord", "row")).over(of_queue),
             }
         )
-        .withColumn("last_item", F.max(F.struct("item_ord", "item_row")).over(W.partitionBy("name_key")))
-    )
-    example = F.row_number().over(W.partitionBy("broker").orderBy("topic"))
-    return (
-        steps.where((F.col("ord") == F.col("loss_ord")) & F.col("was_writable_before"))
+        .where(F.col("topic").isNotNull() & lasts_until_loss & was_writable)
         .withColumn("example", example)
         .where(F.col("example") == 1)
         .select(
-            F.explode(
-                F.array(
-                    F.struct(F.col("loss_ord").alias("ord"), F.lit(0).alias("row")),
-                    F.struct(F.col("loss_ord").alias("ord"), F.when(F.col("is_item"), F.col("row")).alias("row")),
-                    F.struct(F.col("item_ord_before").alias("ord"), F.col("item_row_before").alias("row")),
-                    F.struct(F.col("set_ord_before").alias("ord"), F.lit(0).alias("row")),
-                    F.struct(F.col("last_item.item_ord").alias("ord"), F.col("last_item.item_row").alias("row")),
-                )
-            ).alias("place")
+            F.explode(F.array(*[F.struct(ord_.alias("ord"), row.alias("row")) for ord_, row in places])).alias("at")
         )
-        .select("place.ord", "place.row")
+        .select("at.ord", "at.row")
         .where(F.col("ord").isNotNull() & F.col("row").isNotNull())
     )

@@ -1,0 +1,139 @@
+"""What a history says about its seats and queues until the end of a window, for all questions about that window.
+
+Every frame here reads the history once. Spark leaves out the columns that a question does not use.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyspark.sql import DataFrame
+from pyspark.sql import Window as W  # noqa: N817 `Window` is a class of ours
+from pyspark.sql import functions as F  # noqa: N812 the usual name
+
+from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
+from routebook_pipeline.transforms.frames import before_end, starts_inside
+from routebook_pipeline.transforms.losses import Marks, marks_of
+from routebook_pipeline.transforms.route_table import queue_line
+from routebook_pipeline.transforms.seat_states import (
+    DOWN,
+    UP,
+    StateMarks,
+    evidence_in_order,
+    has_marks,
+    is_change,
+    left_up_ms,
+    state_changes,
+)
+
+
+@dataclass(frozen=True)
+class Timeline:
+    history: History
+    window: Window
+    thresholds: Thresholds
+
+    @classmethod
+    def of(cls, history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> "Timeline":
+        """The questions about one history and window share one."""
+        key = (cls, window, thresholds)
+        if key not in history.derived:
+            history.derived[key] = cls(history, window, thresholds)
+        found: Timeline = history.derived[key]
+        return found
+
+    @cached_property
+    def changes(self) -> DataFrame:
+        return before_end(self.history.changes, self.window)
+
+    @cached_property
+    def marks(self) -> Marks:
+        return marks_of(self.history).before(self.window.end_ms)
+
+    @cached_property
+    def state_marks(self) -> StateMarks:
+        return StateMarks.of(self.changes, self.marks)
+
+    @cached_property
+    def evidence(self) -> DataFrame:
+        """Every evidence of every seat, with the seat's state before it, and the marks that follow it.
+
+        `is_failover`: another address became the master of the group, in the window. `from_address`: the one before.
+        `gap_ms`: how long the seat was not UP.
+        """
+        until_now = W.partitionBy("seat_key").orderBy("ord").rowsBetween(W.unboundedPreceding, -1)
+        registered_address = F.when(F.col("state") == UP, F.col("addr"))
+        # If the registration does not change the seat's state, it took over from a seat that was UP, without a gap.
+        gap_ms = F.coalesce(F.when(is_change(), F.col("ms") - F.col("left_ms")), F.lit(0))
+        is_failover = (
+            (F.col("broker_id") == 0)
+            & (F.col("state") == UP)
+            & (F.col("from_address") != F.col("addr"))
+            & starts_inside(self.window, "ms")
+        )
+        return (
+            evidence_in_order(self.changes, self.state_marks)
+            .withColumns(
+                {
+                    "from_address": F.last(registered_address, ignorenulls=True).over(until_now),
+                    "left_ms": F.last(left_up_ms(self.state_marks), ignorenulls=True).over(until_now),
+                }
+            )
+            .withColumns({"gap_ms": gap_ms, "is_failover": F.coalesce(is_failover, F.lit(False))})
+        )
+
+    @cached_property
+    def intervals(self) -> DataFrame:
+        """The stretches of time during which a seat was in one state.
+
+        `ord`: the place of the entry that began it. `unplanned`, `cause`: from the first entry of a DOWN. `start_ms`,
+        `end_ms`: the whole interval; `end_ms` is null if the state lasted until the end of the window. `before`,
+        `then`: the states before and after it. `from_ms`, `to_ms`, `length_ms`: the part that counts, which lies inside
+        the window; a DOWN counts for at most `retire_after_ms`.
+        """
+        return self.intervals_of(self.evidence)
+
+    def intervals_of(self, evidence: DataFrame, columns: Iterable[str] = ()) -> DataFrame:
+        """`columns`: others of the evidence to keep. They are those of the seat's last evidence."""
+        found = state_changes(evidence, self.state_marks, columns)
+        end_of_window = F.lit(self.window.end_ms)
+        end = F.least(F.coalesce("end_ms", end_of_window), end_of_window)
+        retired = F.col("start_ms") + F.lit(self.thresholds.retire_after_ms)
+        counted_end = F.when(F.col("state") == DOWN, F.least(end, retired)).otherwise(end)
+        return (
+            found.withColumn("from_ms", F.greatest("start_ms", F.lit(self.window.start_ms)))
+            .withColumn("to_ms", counted_end)
+            .withColumn("length_ms", F.greatest(F.lit(0), F.col("to_ms") - F.col("from_ms")))
+        )
+
+    @cached_property
+    def queues(self) -> DataFrame:
+        """Every item of every queue entry, with what ends it."""
+        return queue_line(self.changes, self.marks)
+
+    def persist(self) -> None:
+        """Keeps what several questions, or several rules of one, need: the evidence that changes something, and the
+        items. `release` gives the memory back.
+        """
+        if (_Persisted, self.window, self.thresholds) in self.history.derived:
+            return
+        changes_something = is_change() | has_marks() | F.col("is_failover")
+        kept = (self.evidence.where(changes_something).persist(), self.queues.persist())
+        # A cached property keeps its value in the instance; the intervals may be those of the evidence before.
+        self.__dict__.pop("intervals", None)
+        self.__dict__["evidence"], self.__dict__["queues"] = kept
+        self.history.derived[_Persisted, self.window, self.thresholds] = _Persisted(kept)
+
+
+@dataclass(frozen=True)
+class _Persisted:
+    frames: tuple[DataFrame, ...]
+
+
+def release(history: History) -> None:
+    """Ends what `Timeline.persist` keeps."""
+    for key, kept in list(history.derived.items()):
+        if isinstance(kept, _Persisted):
+            del history.derived[key]
+            for frame in kept.frames:
+                frame.unpersist()
