@@ -288,7 +288,8 @@ def _slot(ms: Column, slot_ms: int) -> Column:
     return F.floor(ms / slot_ms)
 
 
-_BUCKET_BITS: Final = 16
+_BUCKET_BITS: Final = 11
+"""Entries of 2,048 versions are summed in one task. A history of ten thousand million has five million sums."""
 
 
 def _with_up_seats(intervals: DataFrame) -> DataFrame:
