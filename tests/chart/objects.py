@@ -84,13 +84,21 @@ def _template(found: Object) -> PodTemplate:
     return PodTemplate(object_name(found), found["kind"], pod["metadata"].get("labels", {}), pod["spec"])
 
 
-def worker_template(objects: list[Object]) -> PodTemplate:
+WORKER = "worker"
+"""Component of the workers' Deployment. The pipeline's warm session is another Deployment."""
+
+
+def worker_deployment(objects: list[Object]) -> Object:
     (found,) = [
-        template
-        for template in pod_templates(objects)
-        if template.kind == "Deployment" and template.labels["app.kubernetes.io/component"] == "worker"
+        one
+        for one in of_kind(objects, "Deployment")
+        if one["metadata"]["labels"]["app.kubernetes.io/component"] == WORKER
     ]
     return found
+
+
+def worker_template(objects: list[Object]) -> PodTemplate:
+    return _template(worker_deployment(objects))
 
 
 def main_container(objects: list[Object]) -> Object:

@@ -13,6 +13,7 @@ from tests.chart.objects import (
     pod_templates,
     selected_pods,
     single,
+    worker_deployment,
     worker_template,
 )
 from tests.chart.rendering import VALUE_SETS, render, value_set
@@ -83,11 +84,7 @@ def test_the_grace_period_covers_a_regular_stop(objects: list[Object]) -> None:
 
 
 def test_an_old_worker_stops_only_when_its_replacement_is_ready(objects: list[Object]) -> None:
-    (strategy,) = [
-        found["spec"]["strategy"]
-        for found in of_kind(objects, "Deployment")
-        if found["metadata"]["labels"]["app.kubernetes.io/component"] == "worker"
-    ]
+    strategy = worker_deployment(objects)["spec"]["strategy"]
     assert strategy == {
         "type": "RollingUpdate",
         "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1},
