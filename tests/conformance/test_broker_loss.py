@@ -1,27 +1,30 @@
 """A broker is killed while a producer sends: nothing that it acknowledged is lost, and sending moves to another master.
-It is that of another group, or the next one of the same group, which a controller elects.
+It is that of another group, or the next one of the same group, which DLedger or a controller elects.
 """
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.conformance.conftest import PROPERTIES, Release
-from tests.conformance.frames import addresses
-from tests.conformance.java_processes import ApacheController, Broker
+from tests.conformance.frames import addresses, ask
+from tests.conformance.java_processes import HOST, ApacheController, Broker
 from tests.conformance.java_programs import Admin, Messages
 from tests.conformance.name_services import ApacheService, NameService, RoutebookFleet, wait_everywhere
 from tests.conformance.parallel import Outcomes, run_in_parallel
 from tests.support.ports import lasting_free_port
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
 
 MESSAGES, PAUSE_MS = 600, 20
 KILL_AFTER = 100
 TOPIC = "moving"
+GET_ALL_TOPIC_CONFIG = 21
 
 
 def send_through_the_loss(peer: Messages, topic: str, lose: Callable[[], None]) -> str:
@@ -83,7 +86,7 @@ def _lose_one_of_two(libraries: Path, names: NameService, folder: Path, stack: E
 # -- one group whose brokers elect their master
 
 
-KINDS = ("controller-5.5.0",)
+KINDS = ("dledger-5.5.0", "dledger-4.9.7", "controller-5.5.0")
 
 
 @pytest.fixture(scope="module")
@@ -94,11 +97,13 @@ def outcomes(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Outcomes]:
     def run(kind: str) -> None:
-        libraries, folder = release(kind.partition("-")[2]), tmp_path_factory.mktemp(kind)
+        mode, _, version = kind.partition("-")
+        tools, libraries, folder = release("5.5.0"), release(version), tmp_path_factory.mktemp(kind)
+        if mode == "dledger":
+            _lose_the_master(tools, name_service, folder, dledger_group(libraries, name_service, folder))
+            return
         with ApacheController(libraries, folder / "controller") as controller:
-            _lose_the_master(
-                libraries, name_service, folder, controlled_group(libraries, name_service, folder, controller)
-            )
+            _lose_the_master(tools, name_service, folder, controlled_group(libraries, name_service, folder, controller))
 
     with run_in_parallel(request, "kind", run) as outcomes:
         yield outcomes
@@ -107,6 +112,25 @@ def outcomes(
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_elected_master_takes_the_place_of_a_killed_one(kind: str, outcomes: Outcomes) -> None:
     outcomes[kind].result()
+
+
+def dledger_group(libraries: Path, names: NameService, folder: Path) -> list[Broker]:
+    """Three brokers that replicate their commit log by Raft. The leader registers with id 0."""
+    name = f"raft-{folder.name}".replace(".", "-")
+    ports = [lasting_free_port() for _ in range(3)]
+    peers = ";".join(f"n{number}-{HOST}:{port}" for number, port in enumerate(ports))
+    properties = {"enableDLegerCommitLog": "true", "dLegerGroup": name, "dLegerPeers": peers}
+    return [
+        Broker(
+            libraries,
+            folder / f"n{number}",
+            names.address,
+            name,
+            cluster=f"cluster-{name}",
+            properties={**properties, "dLegerSelfId": f"n{number}", "sendMessageThreadPoolNums": 4},
+        )
+        for number in range(3)
+    ]
 
 
 def controlled_group(libraries: Path, names: NameService, folder: Path, controller: ApacheController) -> list[Broker]:
@@ -142,6 +166,10 @@ def _lose_the_master(libraries: Path, names: NameService, folder: Path, brokers:
         with Admin(libraries, folder / "admin") as admin:
             admin.run("updateTopic", "-n", names.address, "-c", brokers[0].cluster, "-t", topic)
         wait_everywhere(names, lambda address: group in addresses(address, topic), "the topic")
+        # Messages are replicated at once, but slaves copy the topics every few seconds. A new master that does not know
+        # a topic creates it again with fewer queues, and consumers do not see the messages of the others.
+        for broker in brokers:
+            wait_until(partial(_has_topic, broker, topic), f"{broker.folder.name} has copied the topic")
         lost: list[Broker] = []
 
         def lose() -> None:
@@ -155,6 +183,10 @@ def _lose_the_master(libraries: Path, names: NameService, folder: Path, brokers:
         lost[0].start()
         _wait_for_group(names, group, brokers)
         assert_nothing_is_lost(peer, topic)
+
+
+def _has_topic(broker: Broker, topic: str) -> bool:
+    return f'"{topic}"' in ask(broker.address, GET_ALL_TOPIC_CONFIG).body.decode()
 
 
 def _wait_for_group(names: NameService, group: str, brokers: Sequence[Broker]) -> None:
