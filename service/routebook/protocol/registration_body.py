@@ -345,12 +345,11 @@ class _Tables:
                 _check_topics(len(topics), self._max_topics)
             for key, config in chunk:
                 name = config.topic_name
-                if not (isinstance(name, str) and name.isascii()):
+                if name != key or not key.isascii():
                     name = text("topicName", name)
                     if name is None:
                         raise JsonShapeError(f"topicName of topicConfigTable[{key[:255]!r}]", None, "a text")
-                if name != key:
-                    self.keys_are_names = False
+                    self.keys_are_names = self.keys_are_names and name == key
                 numbers = config.read_queue_nums, config.write_queue_nums, config.perm, config.topic_sys_flag
                 found = queues.get(numbers)
                 if found is None:
@@ -383,11 +382,11 @@ class _Tables:
     def registration(self, wrapper: InnerWrapperBody, filters: tuple[str, ...] | None, now_ms: int) -> RegistrationBody:
         fresh = DataVersion(timestamp=now_ms)
         version = wrapper.data_version
-        keys = self._topics.keys() if self.keys_are_names else (wrapper.topic_config_table or {}).keys()
+        keys = None if self.keys_are_names else (wrapper.topic_config_table or {}).keys()
         return RegistrationBody(
             data_version=fresh if version is UNSET else data_version_of(version, now_ms=now_ms),
             topics=self._topics,
-            table_keys=None if keys == self._topics.keys() else frozenset(keys),
+            table_keys=None if keys is None or keys == self._topics.keys() else frozenset(keys),
             mappings=self._mappings,
             filters=filters,
         )

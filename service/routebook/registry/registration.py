@@ -121,7 +121,7 @@ def check_registration_in_steps(registration: Registration, settings: Settings) 
             yield
         check_names("topic", [topic for topic, _ in topics])
         # Most topics share a few values, so each value is checked once.
-        for topic, queues in {id(queues): (topic, queues) for topic, queues in topics}.values():
+        for topic, queues in dict(zip([id(queues) for _, queues in topics], topics, strict=True)).values():
             check_queue_numbers(topic, queues, settings)
     for number, mappings in enumerate(parts_of(registration.mappings.items(), STEP_TOPICS)):
         if number:
@@ -251,6 +251,9 @@ def work_out_difference(
     for number, topics in enumerate(parts_of(registration.topics.items(), STEP_TOPICS)):
         if number:
             yield
+        if not known and not is_acting_master:
+            new.update(topics)
+            continue
         for topic, queue in topics:
             wanted = queue
             if is_acting_master:

@@ -91,28 +91,26 @@ def membership_facts(broker: str, clusters: Iterable[str]) -> Iterator[int]:
     return (hash_fact("cluster", cluster, broker) for cluster in clusters)
 
 
-def queue_hasher(broker: str) -> Callable[[str, QueueData], int]:
-    """Returns a function that hashes the fact of a queue entry. Only these facts can number in the millions, so their
-    common beginning is hashed once, and their end is kept from one topic to the next, which usually has the same value.
+def queue_hasher(broker: str) -> Callable[[Iterable[str], QueueData], int]:
+    """Returns a function that adds up the hashes of queue entries, of topics that have the same value. Only these facts
+    can number in the millions, so their beginning is hashed once for the broker, and their end made once for the value.
     """
     start = blake2b(f"queue\0{broker}\0".encode("utf-8", "surrogatepass"), digest_size=_BYTES).copy
     number = int.from_bytes
-    last: QueueData | None = None
-    ending = b""
 
-    def hash_queue(topic: str, queue: QueueData) -> int:
-        nonlocal last, ending
-        if queue is not last:
-            last, ending = queue, b"\0" + _shared(queue)[1]
-        hashed = start()
-        try:
-            hashed.update(topic.encode())  # without an error handler, which doubles its time
-        except UnicodeEncodeError:
-            hashed.update(topic.encode("utf-8", "surrogatepass"))
-        hashed.update(ending)
-        return number(hashed.digest(), "big")
+    def hash_queues(topics: Iterable[str], queue: QueueData) -> int:
+        ending = b"\0" + _shared(queue)[1]
+        total = 0
+        for topic in topics:
+            hashed = start()
+            try:
+                hashed.update(topic.encode() + ending)  # without an error handler, which doubles its time
+            except UnicodeEncodeError:
+                hashed.update(topic.encode("utf-8", "surrogatepass") + ending)
+            total += number(hashed.digest())
+        return total
 
-    return hash_queue
+    return hash_queues
 
 
 def mapping_fact(broker: str, topic: str, mapping: TopicMapping) -> int:
@@ -264,7 +262,7 @@ class Queues:
         for broker, queues in self._by_broker.items():
             fact = queue_hasher(broker)
             for topic, queue in queues.items():
-                yield fact(topic, queue)
+                yield fact((topic,), queue)
 
 
 class _BrokerUpdate:
@@ -288,40 +286,57 @@ class _BrokerUpdate:
 
     def put(self, items: Iterable[tuple[str, QueueData | None]]) -> None:
         """Entries that are equal to the known ones, or None, are skipped."""
-        entries, fact = self._entries, self._fact
-        puts: dict[str, QueueData] = {}
-        added: list[str] = []
-        facts = 0
+        added: list[str] | None = None
+        if self._entries:
+            items, added = self._without_known(items)
+        puts = self.puts
+        by_value: dict[int, tuple[QueueData, list[str]]] = {}
         last: QueueData | None = None
-        for topic, queue in items:
-            known = entries.get(topic)
-            if queue is None or known is queue or (known is not None and known == queue):
+        for name, queue in items:
+            if queue is None:
                 continue
             if queue is not last:
                 value, last = _shared(queue)[0], queue
-            if known is None:
-                topic = intern(topic)  # noqa: PLW2901 - one object for each name
-                added.append(topic)
-            else:
-                facts -= fact(topic, known)
-            facts += fact(topic, value)
+                topics = by_value.setdefault(id(value), (value, []))[1]
+            topic = intern(name)  # one object for each name
+            topics.append(topic)
             puts[topic] = value
-        self.puts |= puts
-        self._add_to_index(added)
-        self._updates.facts += facts
-        self._updates.changed.update(puts)
+        for value, topics in by_value.values():
+            self._updates.facts += self._fact(topics, value)
+            self._updates.changed.update(topics)
+            if added is None:
+                self._add_to_index(topics)
+        if added:
+            self._add_to_index(added)
+
+    def _without_known(
+        self, items: Iterable[tuple[str, QueueData | None]]
+    ) -> tuple[list[tuple[str, QueueData | None]], list[str]]:
+        """The entries that differ from the known ones, whose facts are subtracted, and the topics that are new."""
+        differing: list[tuple[str, QueueData | None]] = []
+        added: list[str] = []
+        for topic, queue in items:
+            known = self._entries.get(topic)
+            if queue is None or known is queue or known == queue:
+                continue
+            if known is None:
+                added.append(intern(topic))
+            else:
+                self._updates.facts -= self._fact((topic,), known)
+            differing.append((topic, queue))
+        return differing, added
 
     def remove(self, topics: list[str]) -> None:
         self.removed += topics
         self._remove_from_index(topics)
-        self._updates.facts -= sum(self._fact(topic, self._entries[topic]) for topic in topics)
+        self._updates.facts -= sum(self._fact((topic,), self._entries[topic]) for topic in topics)
         self._updates.changed.update(topics)
 
     def _add_to_index(self, topics: list[str]) -> None:
         brokers, gone, known = self._updates.brokers, self._updates.topics_gone, self._added
         last: tuple[str, ...] | None = None
-        for topic in topics:
-            before = brokers.get(topic) or (() if topic in gone else self._index.get(topic, ()))
+        for topic, indexed in zip(topics, map(self._index.get, topics), strict=True):
+            before = brokers.get(topic) or (() if indexed is None or topic in gone else indexed)
             if before is not last:
                 if id(before) not in known:
                     at = bisect_left(before, self._broker)

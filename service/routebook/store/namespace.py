@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from importlib.resources import files
+from itertools import chain
 from json.encoder import encode_basestring
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from routebook.errors import InvalidInputError, ScriptError, StoreError, StoreUnsuitableError
 from routebook.model.broker import QueueData, TopicMapping
@@ -269,7 +270,7 @@ def _queue_numbers(queue: QueueData) -> str:
 def pack_queues(queues: Mapping[str, QueueData]) -> list[str]:
     """Topic, packed queue data, topic, packed queue data, …"""
     packed = _for_each_topic(queues, QueueData.pack)
-    return [word for pair in zip(queues, packed, strict=True) for word in pair]
+    return list(chain.from_iterable(zip(queues, packed, strict=True)))
 
 
 def _for_each_topic(queues: Mapping[str, QueueData], convert: Callable[[QueueData], str]) -> Iterator[str]:
@@ -287,11 +288,15 @@ QueueChange = tuple[Literal["n", "d", "x"], Mapping[str, QueueData | None]]
 """Topics that are new, that differ, or that are dropped (with None)."""
 
 
+def queues_put_by(change: QueueChange) -> Mapping[str, QueueData]:
+    kind, queues = change
+    return {} if kind == "x" else cast("Mapping[str, QueueData]", queues)
+
+
 def queue_chunks(change: QueueChange) -> list[str]:
     """Queue items joined for the history, each chunk small enough for one entry: `<kind> <number>`, items, …"""
     kind, queues = change
-    present = {topic: queue for topic, queue in queues.items() if queue}
-    items = queue_items(present) if present else [_removed_item(topic) for topic in queues]
+    items = [_removed_item(topic) for topic in queues] if kind == "x" else queue_items(queues_put_by(change))
     packed: list[str] = []
     for at in range(0, len(items), ITEMS_PER_CHUNK):
         chunk = items[at : at + ITEMS_PER_CHUNK]

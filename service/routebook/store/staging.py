@@ -11,7 +11,16 @@ from itertools import islice
 from typing import Final, Literal, NamedTuple
 
 from routebook.model.broker import QueueData
-from routebook.store.namespace import Namespace, QueueChange, Status, pack_queues, queue_chunks, status_of, text
+from routebook.store.namespace import (
+    Namespace,
+    QueueChange,
+    Status,
+    pack_queues,
+    queue_chunks,
+    queues_put_by,
+    status_of,
+    text,
+)
 
 TOPICS_PER_STAGE: Final = 4000
 
@@ -54,7 +63,7 @@ async def stage_changes(
         staged = copy.table
     for kind, queues in changes:
         for part in _parts(queues):
-            puts = pack_queues({topic: queue for topic, queue in part.items() if queue})
+            puts = pack_queues(queues_put_by((kind, part)))
             drops = [] if puts or is_whole else list(part)
             arguments: list[str | int] = [staged.name, staged.entries, staged.chunks, len(puts) // 2, len(drops)]
             arguments += [*puts, *drops, *queue_chunks((kind, part))]
