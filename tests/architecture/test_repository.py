@@ -12,7 +12,7 @@ MAX_MODULE_LINES = 600
 MAX_MODULES = {"service": 190, "pipeline": 90}
 THIN_MODULE_LINES = 40
 MAX_THIN_MODULES = 20
-"""Of the service: nearly all of them are the `__init__` of a package."""
+"""Nearly all of the service's thin modules are the `__init__` of a package."""
 DOCUMENTS = [path for path in tracked_files() if path.suffix == ".md"]
 DOCS = ROOT / "docs"
 DECISIONS = sorted(path for path in DOCUMENTS if path.match("docs/decisions/[0-9]*.md"))

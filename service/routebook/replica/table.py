@@ -286,14 +286,12 @@ class _BrokerUpdate:
 
     def put(self, items: Iterable[tuple[str, QueueData | None]]) -> None:
         """Entries that are equal to the known ones, or None, are skipped."""
-        added: list[str] | None = None
-        if self._entries:
-            items, added = self._without_known(items)
-        puts = self.puts
+        entries, puts, added = self._entries, self.puts, list[str]()
         by_value: dict[int, tuple[QueueData, list[str]]] = {}
         last: QueueData | None = None
         for name, queue in items:
-            if queue is None:
+            known = entries.get(name)
+            if queue is None or known is queue or (known is not None and known == queue):
                 continue
             if queue is not last:
                 value, last = _shared(queue)[0], queue
@@ -301,30 +299,14 @@ class _BrokerUpdate:
             topic = intern(name)  # one object for each name
             topics.append(topic)
             puts[topic] = value
+            if known is None:
+                added.append(topic)
+            else:
+                self._updates.facts -= self._fact((topic,), known)
+        self._add_to_index(added)
         for value, topics in by_value.values():
             self._updates.facts += self._fact(topics, value)
             self._updates.changed.update(topics)
-            if added is None:
-                self._add_to_index(topics)
-        if added:
-            self._add_to_index(added)
-
-    def _without_known(
-        self, items: Iterable[tuple[str, QueueData | None]]
-    ) -> tuple[list[tuple[str, QueueData | None]], list[str]]:
-        """The entries that differ from the known ones, whose facts are subtracted, and the topics that are new."""
-        differing: list[tuple[str, QueueData | None]] = []
-        added: list[str] = []
-        for topic, queue in items:
-            known = self._entries.get(topic)
-            if queue is None or known is queue or known == queue:
-                continue
-            if known is None:
-                added.append(intern(topic))
-            else:
-                self._updates.facts -= self._fact((topic,), known)
-            differing.append((topic, queue))
-        return differing, added
 
     def remove(self, topics: list[str]) -> None:
         self.removed += topics
