@@ -105,9 +105,14 @@ if is_accepted and decision.may_publish and is_staged_otherwise then
 end
 
 local items = read_items(ARGV, FIRST_ITEM, counts)
+local hosts_checked = {}
 for at = items.mappings.from, items.mappings.to, 3 do
-  check_hash('mapping', ARGV[at])
-  check_hash('broker', ARGV[at])
+  local host = ARGV[at]
+  if not hosts_checked[host] then
+    check_hash('mapping', host)
+    check_hash('broker', host)
+    hosts_checked[host] = true
+  end
 end
 local function topic_limit_exceeded()
   local key = key_of('queues', broker)

@@ -52,18 +52,24 @@ end
 
 -- Static mappings may belong to any host, which need not be a broker.
 local function mapping_limit_exceeded(limits, list, mappings)
-  local of_host, new_hosts = {}, 0
+  local sent = {}
   for at = mappings.from, mappings.to, 3 do
-    local host, topic = list[at], list[at + 1]
-    local is_new = redis.call('HEXISTS', key_of('mapping', host), topic) == 0
-    if not of_host[host] then
-      new_hosts = new_hosts + 1 - redis.call('SISMEMBER', table_key('mapped'), host)
-    end
-    of_host[host] = (of_host[host] or 0) + (is_new and 1 or 0)
+    sent[list[at]] = (sent[list[at]] or 0) + 1
   end
-  for host, new in pairs(of_host) do
-    if grows_beyond(key_of('mapping', host), new, limits.topics) then
-      return 'max_topics_per_broker'
+  local new_hosts = 0
+  for host, new in pairs(sent) do
+    local key = key_of('mapping', host)
+    new_hosts = new_hosts + 1 - redis.call('SISMEMBER', table_key('mapped'), host)
+    -- Which of them are new is looked up only if it matters, because each costs a call.
+    if grows_beyond(key, new, limits.topics) then
+      for at = mappings.from, mappings.to, 3 do
+        if list[at] == host then
+          new = new - redis.call('HEXISTS', key, list[at + 1])
+        end
+      end
+      if grows_beyond(key, new, limits.topics) then
+        return 'max_topics_per_broker'
+      end
     end
   end
   if new_hosts > 0 and exceeds(redis.call('SCARD', table_key('mapped')) + new_hosts, limits.groups) then

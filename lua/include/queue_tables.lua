@@ -41,15 +41,17 @@ end
 
 -- Returns the names of the host brokers whose mappings were written.
 local function apply_mappings(items)
-  local hosts, of_host = {}, {}
+  local hosts, of_host, list = {}, {}, items.list
   for at = items.mappings.from, items.mappings.to, 3 do
-    local host = items.list[at]
-    if not of_host[host] then
-      of_host[host] = {}
+    local host = list[at]
+    local written = of_host[host]
+    if not written then
+      written = {}
+      of_host[host] = written
       hosts[#hosts + 1] = host
     end
-    table.insert(of_host[host], items.list[at + 1])
-    table.insert(of_host[host], items.list[at + 2])
+    local count = #written
+    written[count + 1], written[count + 2] = list[at + 1], list[at + 2]
   end
   for _, host in ipairs(hosts) do
     call_in_slices('HSET', key_of('mapping', host), of_host[host], 1, #of_host[host])
