@@ -70,12 +70,6 @@ STORE_STOP_SECONDS = 3.0
 ADMIN_DRAIN_SECONDS = 1.0
 
 
-COLLECT_AFTER = (700, 3, 30)
-"""Python's second collection looks at ten times 700 new objects, which takes 1 to 3 ms while large registrations are
-decoded, and lookups wait. Three times 700 take a third of that. The full collection is as frequent as before.
-"""
-
-
 class Worker:
     def __init__(self, live: LiveSettings, public: PublicPorts, admin: socket.socket, stop: Stop) -> None:
         settings = live.current
@@ -344,7 +338,6 @@ def _leave_out_of_collections() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*COLLECT_AFTER)
 
 
 def run_worker_process(parent: int) -> int:
