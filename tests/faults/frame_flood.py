@@ -1,6 +1,9 @@
 """Sends fuzzed frames to a remoting port over many connections, and prints how many as JSON.
 
 python -m tests.faults.frame_flood ADDRESS SEED SECONDS
+
+With `protocol` instead of an address, the frames go to the code that reads them, without sockets: as many as a worker
+reads in minutes are read in seconds. The last argument is then followed by the number of frames.
 """
 
 import asyncio
@@ -11,6 +14,8 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 
+from routebook.protocol.connection import Connection
+from routebook.protocol.frame import FrameLimits, PeerProtocolError, Request
 from tests.protocol.fuzzing import frames
 from tests.protocol.plain_frames import framed
 from tests.support.peers import Peer
@@ -24,6 +29,8 @@ class Sent:
     frames: int = 0
     connections: int = 0
     unanswered: int = 0
+    longest_ms: float = 0.0
+    """Processor time of one read, which has some hundred frames."""
 
 
 def random_frame(source: random.Random) -> bytes:
@@ -107,7 +114,46 @@ async def flood(address: str, seed: int, seconds: float) -> Sent:
     return sent
 
 
+LIMITS = FrameLimits(frames.LARGEST_FRAME, frames.LARGEST_HEADER)
+
+
+def read_by_protocol(source: random.Random) -> tuple[list[bytes], list[bytes]]:
+    """The same two kinds of frames, sorted by the protocol's code."""
+    accepted: list[bytes] = []
+    refused: list[bytes] = []
+    for frame in [random_frame(source) for _ in range(1500)]:
+        events = Connection(LIMITS).receive(frame)
+        if events and isinstance(events[-1], PeerProtocolError):
+            refused.append(frame)
+        elif len(events) == 1:
+            accepted.append(frame)
+    return accepted, refused
+
+
+def flood_protocol(seed: int, seconds: float, number: int) -> Sent:
+    """Every frame is read, and the last one of each connection is refused: otherwise this fails."""
+    source, sent = random.Random(seed), Sent()
+    deadline = time.monotonic() + seconds
+    while sent.frames < number and time.monotonic() < deadline:
+        accepted, refused = read_by_protocol(source)
+        for _ in range(200):
+            data = b"".join([*source.choices(accepted, k=FRAMES), source.choice(refused)])
+            began = time.thread_time()
+            *read, last = Connection(LIMITS).receive(data)
+            sent.longest_ms = max(sent.longest_ms, (time.thread_time() - began) * 1000)
+            assert isinstance(last, PeerProtocolError), last
+            assert len(read) == FRAMES, len(read)
+            assert all(isinstance(event, Request) for event in read)
+            sent.frames += FRAMES + 1
+            sent.connections += 1
+    return sent
+
+
 if __name__ == "__main__":
-    os.nice(5)
-    to, seed, seconds = sys.argv[1:]
-    print(json.dumps(asdict(asyncio.run(flood(to, int(seed), float(seconds))))))
+    to, seed, seconds, *most = sys.argv[1:]
+    if to == "protocol":
+        done = flood_protocol(int(seed), float(seconds), int(most[0]))
+    else:
+        os.nice(5)
+        done = asyncio.run(flood(to, int(seed), float(seconds)))
+    print(json.dumps(asdict(done)))

@@ -286,7 +286,9 @@ ROWS: Final = (
         "Random and almost valid frames through sockets to real workers; and the same frames into the protocol's code",
         (
             "tests/faults/test_hostile_input.py::test_fuzzed_frames_through_sockets_neither_stop_nor_stall_a_worker",
-            "tests/faults/test_hostile_input.py::test_fuzzed_frames_into_the_protocol_find_nothing",
+            "tests/faults/test_hostile_input.py"
+            "::test_fuzzed_frames_into_the_protocol_are_read_to_the_one_that_is_refused",
+            "tests/faults/test_hostile_input.py::test_fuzzed_inputs_into_the_protocol_find_nothing",
             "tests/faults/test_hostile_input.py::test_each_malformed_frame_closes_its_connection_and_is_counted",
             "tests/protocol/test_fuzzing.py",
         ),
@@ -347,7 +349,8 @@ ROWS: Final = (
         LOAD,
         "No file descriptors left; disk full",
         "The service stays up, sheds load, and reports it.",
-        "A low limit of open files",
+        "A low limit of open files; a small disk (tmpfs) under the append-only file is filled, or, without root, its "
+        "size is limited",
         (
             "tests/faults/test_used_up.py",
             "tests/listeners/test_bounds.py::test_without_file_descriptors_it_closes_new_connections_and_logs_it_once",

@@ -1,8 +1,12 @@
 """Row 28: the store's disk is full, or a worker has no file descriptor left. The service reports it and recovers."""
 
 import asyncio
+import os
 import resource
+import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -23,10 +27,32 @@ pytestmark = [
 ]
 
 
+DISK_BYTES = 32 << 20
+
+
 class FullDisk:
-    """The store's append-only file may not grow, as when the disk is full. Writes to it fail with EFBIG instead of
-    ENOSPC, and the server treats both alike.
+    """A small disk of its own (tmpfs) under the store's append-only file, filled by another file."""
+
+    how = "a full tmpfs (ENOSPC)"
+
+    def __init__(self, store: EmbeddedStore, folder: Path) -> None:
+        self._filling = folder / "filling"
+
+    def fill(self) -> None:
+        with suppress(OSError), self._filling.open("wb", buffering=0) as file:
+            while file.write(bytes(4096)) == 4096:
+                pass
+
+    def free(self) -> None:
+        self._filling.unlink()
+
+
+class LimitedFile:
+    """Where nothing may be mounted: the append-only file may not grow. Writes to it fail with EFBIG instead of ENOSPC,
+    and the server treats both alike.
     """
+
+    how = "a limit on the file's size (EFBIG), because a tmpfs may not be mounted here"
 
     def __init__(self, store: EmbeddedStore, folder: Path) -> None:
         self._server = psutil.Process(store.process_id)
@@ -38,6 +64,20 @@ class FullDisk:
 
     def free(self) -> None:
         self._server.rlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[type[FullDisk] | type[LimitedFile]]:
+    """Mounts a small disk there if this process may."""
+    folder.mkdir()
+    command = ("mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder))
+    if os.geteuid() or subprocess.run(command, capture_output=True, check=False).returncode:
+        yield LimitedFile
+        return
+    try:
+        yield FullDisk
+    finally:
+        subprocess.run(("umount", "--lazy", str(folder)), check=True)
 
 
 async def _put(worker: Worker) -> tuple[int, str]:
@@ -67,9 +107,10 @@ async def _failed_lookups(laboratory: Laboratory) -> int:
 async def test_a_full_disk_under_the_append_only_file_refuses_writes_and_nothing_else(
     namespace_name: str, tmp_path: Path, seed: int, figure: Figures
 ) -> None:
-    with single_store(folder=tmp_path / "store") as store:
+    with small_disk(tmp_path / "store") as kind, single_store(folder=tmp_path / "store") as store:
         assert store.primary
-        disk = FullDisk(store.primary, tmp_path / "store")
+        disk = kind(store.primary, tmp_path / "store")
+        figure.fact("the disk is full by", disk.how)
         settings = {"store_check_interval_ms": 1000}
         async with Laboratory(store, namespace_name, tmp_path, seed, **settings) as laboratory:
             await laboratory.start(workers=2, brokers=6)
