@@ -26,6 +26,7 @@ from tests.support.peers import Peer
 CONNECTIONS, CALM_S, ATTACK_S = 250, 2.0, 9.0
 TIMEOUT_MS = 6_000
 """Twelve times the period of the healthy brokers, so that a busy machine alone expires none of them."""
+MOST_TOPICS_WITHIN_LIMITS = 30_000
 COMPRESSED = {"compressed": "true"}
 
 
@@ -75,4 +76,6 @@ async def test_inflated_registrations_expire_no_broker_and_delay_no_lookup(
         assert lookups.codes == {0}
         assert all(set(broker.codes) == {0} for broker in brokers)
         assert attack_p99 <= max(10 * calm_p99, 1)
-        figure(f"memory growth, {CONNECTIONS} connections with {topics:,} topics", memory.growth, "MiB", at_most=300)
+        # Bodies within the limits are decoded and kept, as those of large brokers are: the limits bound their sum.
+        limit = 80 * 10**6 / 2**20 if topics > MOST_TOPICS_WITHIN_LIMITS else 300
+        figure(f"memory growth, {CONNECTIONS} connections with {topics:,} topics", memory.growth, "MiB", at_most=limit)

@@ -4,14 +4,17 @@
     make chaos ARGS="--row 12 --seed 7"      one row again, with the same random choices
     make chaos ARGS="--list"                 the rows and their tests
 
-Only a run of all rows writes the page, after each row. The output of each row's tests, and the
-recordings of those that failed, are kept in the folder `.chaos`.
+Only a run of all rows writes the page, after each row; what it has not run yet is marked as such, so the tables never
+mix two runs. The output of each row's tests, and the recordings of those that failed, are kept in the folder `.chaos`.
+A row that takes longer than its limit is ended and has failed; the limits of all rows fit into 45 minutes.
 """
 
 import argparse
+import fcntl
 import os
 import platform
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -32,8 +35,18 @@ from tests.support.figures import FILE_VARIABLE, SEED_VARIABLE, read_figures
 from tests.support.servers import find_servers
 
 LOGS: Final = ROOT / ".chaos"
-ROW_TIMEOUT_S: Final = 900
+TOTAL_S: Final = 45 * 60
 SIDE_BY_SIDE: Final = 2
+END_S: Final = 20
+MAX_QUIET_LOAD: Final = 0.3
+"""Load average for each core, before a run, above which other work disturbs it."""
+
+
+def planned_s(rows: Sequence[Row]) -> float:
+    """How long the rows take at most: those that may run side by side, then the others."""
+    together = [row.limit_s for row in rows if not row.alone]
+    alone = sum(row.limit_s for row in rows if row.alone)
+    return alone + max(sum(together) / SIDE_BY_SIDE, max(together, default=0))
 
 
 @dataclass
@@ -47,11 +60,11 @@ class Run:
     """Written after each row, so that a run that is interrupted leaves what it has seen."""
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
+    load_before: float = field(default_factory=lambda: os.getloadavg()[0])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def execute(self) -> None:
         """Rows that may run beside others first, two at a time; then the others."""
-        LOGS.mkdir(exist_ok=True)
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
             list(pool.map(self._run_row, [row for row in self.rows if not row.alone]))
         for row in self.rows:
@@ -71,18 +84,20 @@ class Run:
         }
         command = [sys.executable, "-m", "pytest", "-q", "-rs", "-s", "-p", "no:cacheprovider", f"--junitxml={report}"]
         with log.open("wb") as output:
+            tests = subprocess.Popen(
+                [*command, *self.pytest_arguments, *row.nodes],
+                cwd=ROOT,
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
             try:
-                subprocess.run(
-                    [*command, *self.pytest_arguments, *row.nodes],
-                    cwd=ROOT,
-                    env=environment,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    timeout=ROW_TIMEOUT_S,
-                    check=False,
-                )
+                tests.wait(row.limit_s)
             except subprocess.TimeoutExpired:
-                output.write(f"\nended after {ROW_TIMEOUT_S} s\n".encode())
+                _end(tests)
+                report.unlink(missing_ok=True)
+                output.write(f"\nended after {row.limit_s} s\n".encode())
         passed, failed, skipped = _counts(report)
         outcome = Outcome(row, read_figures(figures), passed, failed, skipped, time.monotonic() - began, self.seed)
         with self._lock:
@@ -96,7 +111,14 @@ class Run:
         minutes = (time.monotonic() - self.began) / 60
         outcomes = [self.outcomes.get(row.number) or Outcome(row, (), 0, 0, (), 0, self.seed) for row in self.rows]
         about = f"{datetime.now(UTC):%Y-%m-%d}: {len(self.outcomes)} of {len(self.rows)} rows in {minutes:.0f} minutes"
-        write_page(self.page, outcomes, f"{about}, seed {self.seed}; {machine()}")
+        write_page(self.page, outcomes, f"{about}, seed {self.seed}, {self._load()}; {machine()}")
+
+    def _load(self) -> str:
+        """Times measured on a machine with other work are upper bounds, and the page says so."""
+        cores = os.cpu_count() or 1
+        if self.load_before <= MAX_QUIET_LOAD * cores:
+            return f"on a machine without other work (load average {self.load_before:.1f} before)"
+        return f"on a machine that other work kept busy (load average {self.load_before:.1f} before)"
 
     def _show(self, outcome: Outcome, log: Path) -> None:
         elapsed = int(time.monotonic() - self.began)
@@ -109,6 +131,16 @@ class Run:
             print(f"{'':31}{text}")
         if outcome.verdict != "held":
             print(f"{'':31}see {log.relative_to(ROOT)}")
+
+
+def _end(tests: "subprocess.Popen[bytes]") -> None:
+    """Interrupted, so that the tests end the workers and stores that they have started."""
+    tests.send_signal(signal.SIGINT)
+    try:
+        tests.wait(END_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(tests.pid, signal.SIGKILL)
+        tests.wait()
 
 
 def _counts(report: Path) -> tuple[int, int, list[str]]:
@@ -139,7 +171,14 @@ def main() -> int:
         for row in rows:
             print(f"{row.number:2}  {row.fault}", *(f"      {node}" for node in row.nodes), sep="\n")
         return 0
-    print(f"{len(rows)} rows, seed {options.seed}; {machine()}", flush=True)
+    LOGS.mkdir(exist_ok=True)
+    lock = (LOGS / "lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        parser.error("another run uses this checkout; both would write the same files")
+    about = f"{len(rows)} rows, at most {planned_s(rows) / 60:.0f} minutes, seed {options.seed}; {machine()}"
+    print(about, flush=True)
     run = Run(rows, options.seed, pytest_arguments, page=PAGE if len(rows) == len(ROWS) else None)
     run.execute()
     held = sum(outcome.verdict == "held" for outcome in run.outcomes.values())

@@ -2,7 +2,7 @@
 
 `injected` says how the fault is made. `nodes` are the pytest nodes that inject it, compare what they see with what is
 asked (`tests/support/figures.py`), and fail if it is not met. `alone`: measures times or takes much memory, so that no
-other row may run beside it.
+other row may run beside it. `limit_s`: a row that takes longer is ended and has failed.
 """
 
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ class Row:
     injected: str
     nodes: tuple[str, ...]
     alone: bool = False
+    limit_s: int = 65
 
 
 ROWS: Final = (
@@ -38,6 +39,7 @@ ROWS: Final = (
             "tests/faults/test_processes.py::test_a_killed_worker_loses_only_lookups_in_flight",
         ),
         alone=True,
+        limit_s=90,
     ),
     Row(
         2,
@@ -61,6 +63,7 @@ ROWS: Final = (
             "tests/faults/test_processes.py::test_a_leader_that_was_suspended_writes_nothing",
             "tests/properties/test_stale_decisions.py::test_no_script_of_a_former_leader_is_accepted",
         ),
+        limit_s=120,
     ),
     Row(
         4,
@@ -154,6 +157,7 @@ ROWS: Final = (
             "tests/faults/test_failover_losses.py",
             "tests/faults/test_failover.py::test_changes_lost_by_a_failover_begin_a_new_history",
         ),
+        limit_s=420,
     ),
     Row(
         12,
@@ -166,6 +170,7 @@ ROWS: Final = (
             "tests/faults/test_cut_off_primary.py",
             "tests/store/test_sentinel.py::test_a_promoted_primary_is_used_while_the_old_one_refuses_writes",
         ),
+        limit_s=150,
     ),
     Row(
         13,
@@ -189,6 +194,7 @@ ROWS: Final = (
             "tests/store/test_client_faults.py::test_a_slow_store_delays_calls_without_queueing_them",
         ),
         alone=True,
+        limit_s=130,
     ),
     Row(
         15,
@@ -201,6 +207,7 @@ ROWS: Final = (
             "tests/faults/test_store_failures.py::test_lost_scripts_are_invisible_to_users",
             "tests/properties/test_forgotten_scripts.py",
         ),
+        limit_s=120,
     ),
     Row(
         16,
@@ -239,6 +246,7 @@ ROWS: Final = (
             "tests/faults/test_mass_silence.py::test_a_broker_that_died_in_a_hold_is_removed_when_the_others_are_back",
             "tests/background/test_expiry.py",
         ),
+        limit_s=120,
     ),
     Row(
         19,
@@ -252,6 +260,7 @@ ROWS: Final = (
             "tests/store/test_staging.py",
         ),
         alone=True,
+        limit_s=110,
     ),
     Row(
         20,
@@ -264,6 +273,7 @@ ROWS: Final = (
             "tests/store/test_staging.py",
         ),
         alone=True,
+        limit_s=90,
     ),
     Row(
         21,
@@ -276,6 +286,7 @@ ROWS: Final = (
             "tests/attacks/test_seat_theft.py::test_a_broker_that_reconnects_stays_alive_by_heartbeats",
         ),
         alone=True,
+        limit_s=90,
     ),
     Row(
         22,
@@ -293,6 +304,7 @@ ROWS: Final = (
             "tests/protocol/test_fuzzing.py",
         ),
         alone=True,
+        limit_s=400,
     ),
     Row(
         23,
@@ -313,6 +325,7 @@ ROWS: Final = (
             "tests/protocol/bodies/test_registration_compressed.py::test_a_decompression_bomb_is_refused_at_the_limit",
         ),
         alone=True,
+        limit_s=90,
     ),
     Row(
         25,
@@ -322,6 +335,7 @@ ROWS: Final = (
         "1,000 sockets that send single bytes",
         ("tests/faults/test_floods.py::test_a_thousand_dripping_connections_are_closed_and_delay_no_lookup",),
         alone=True,
+        limit_s=130,
     ),
     Row(
         26,
@@ -331,6 +345,7 @@ ROWS: Final = (
         "Idle connections beyond the limit of a worker",
         ("tests/faults/test_floods.py::test_idle_connections_above_the_limit_displace_no_broker",),
         alone=True,
+        limit_s=90,
     ),
     Row(
         27,
@@ -367,6 +382,7 @@ ROWS: Final = (
             "tests/balancing/test_haproxy.py::test_replacing_all_workers_fails_no_lookup",
         ),
         alone=True,
+        limit_s=170,
     ),
     Row(
         30,
@@ -431,6 +447,7 @@ ROWS: Final = (
         "Full routes within 30 s. Documented, and tried.",
         "A real broker moves to Routebook and back",
         ("tests/conformance/test_migration.py::test_a_fleet_moves_to_routebook_and_back",),
+        limit_s=240,
     ),
     Row(
         36,

@@ -3,13 +3,14 @@
 import ast
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.architecture.sources import ROOT
-from tests.faults.__main__ import _counts
+from tests.faults.__main__ import TOTAL_S, Run, _counts, planned_s
 from tests.faults.page import BEGIN, END, PAGE, Outcome, rows_of, write_page
 from tests.faults.rows import ROWS, Row
 from tests.support.figures import Figure, Figures, read_figures
@@ -27,6 +28,10 @@ def names_in(path: Path) -> frozenset[str]:
 
 def test_there_are_37_faults() -> None:
     assert [row.number for row in ROWS] == list(range(1, 38))
+
+
+def test_all_rows_take_at_most_45_minutes() -> None:
+    assert planned_s(ROWS) <= TOTAL_S
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"row {row.number}")
@@ -81,6 +86,27 @@ def test_a_figure_that_misses_its_limit_fails_and_is_written(tmp_path: Path, mon
         ("lookups", "≥ 80", "100", True, 7),
         ("took", "≤ 5 s", "6 s", False, 7),
     ]
+
+
+def test_a_row_that_takes_too_long_is_ended_and_the_next_one_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page shows both, and no figure of a run before."""
+    tests = tmp_path / "test_rows_of_this_test.py"
+    tests.write_text("import time\ndef test_slow():\n    time.sleep(300)\ndef test_quick():\n    pass\n")
+    monkeypatch.setattr("tests.faults.__main__.LOGS", tmp_path / "logs")
+    monkeypatch.setattr("tests.faults.__main__.ROOT", tmp_path)
+    (tmp_path / "logs").mkdir()
+    page = tmp_path / "page.md"
+    page.write_text(f"{BEGIN}\n| 1 | of the run before |\n{END}\n")
+    slow = replace(ROWS[0], nodes=(f"{tests.name}::test_slow",), limit_s=4, alone=True)
+    quick = replace(ROWS[1], nodes=(f"{tests.name}::test_quick",), limit_s=60, alone=True)
+    run = Run([slow, quick], 7, ["--rootdir", str(tmp_path)], page=page)
+    run.execute()
+    assert [run.outcomes[number].verdict for number in (1, 2)] == ["failed", "held"]
+    assert "of the run before" not in page.read_text()
+    assert {number: cells[4] for number, cells in rows_of(page).items()} == {1: "7", 2: "7"}
+    assert "ended after 4 s" in (tmp_path / "logs" / "row-1.log").read_text()
 
 
 def test_a_run_that_ended_without_a_report_has_failed(tmp_path: Path) -> None:

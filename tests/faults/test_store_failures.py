@@ -20,7 +20,6 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 
-BUSY_MACHINE_S = 0.5
 LOCAL = ("I1", "I3", "I5", "I6", "I8", "I9")
 """The invariants that every run here must have compared."""
 
@@ -127,14 +126,9 @@ async def test_an_unreachable_store_fails_no_lookup_and_hangs_no_registration(
     answered = [one for one in during if one.code is not None]
     figure("registrations during the fault", len(during), at_least=20)
     figure("of these without an answer", len(during) - len(answered), exactly=0)
-    figure("longest refusal", max(one.took_s for one in answered), "s", at_most=1 + BUSY_MACHINE_S)
-    figure("refusals that took over 1 s", 100 * share_above(answered, 1.05), "%", at_most=2)
+    figure("longest refusal", max(one.took_s for one in answered), "s", at_most=1)
     figure("writes work again after", back_s, "s", at_most=15)
     figure("expiries", await expiries(laboratory), exactly=0)
-
-
-def share_above(exchanges: list[Exchange], seconds: float) -> float:
-    return sum(one.took_s > seconds for one in exchanges) / len(exchanges)
 
 
 async def test_lost_scripts_are_invisible_to_users(

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from routebook.store.namespace import ScriptSet
 from tests.simulation.checker import Result
@@ -67,20 +67,31 @@ class Totals:
         self.answered += numbers[4]
 
 
-def run_all(first: int, number: int, jobs: int, seconds: float) -> Totals:
+def portions_of(first: int, number: int, is_filling: Callable[[], bool]) -> Iterator[tuple[int, int]]:
+    """First seed and number of seeds. After the last one, whole portions as long as there is time to fill."""
+    size = SEEDS_PER_PORTION * 8
+    for start in range(first, first + number, size):
+        yield start, min(size, first + number - start)
+    start = first + number
+    while is_filling():
+        yield start, SEEDS_PER_PORTION
+        start += SEEDS_PER_PORTION
+
+
+def run_all(first: int, number: int, jobs: int, seconds: float, fill: float = 0) -> Totals:
     """Portions of seeds in processes of their own, so that no run inherits the memory of another portion."""
     totals, began, last_report = Totals(), time.monotonic(), 0.0
-    portions = iter(range(first, first + number, SEEDS_PER_PORTION * 8))
+    portions = portions_of(first, number, lambda: time.monotonic() - began < fill)
     running: list[subprocess.Popen[str]] = []
     is_over = False
     while True:
         is_over = is_over or (seconds > 0 and time.monotonic() - began > seconds)
         while len(running) < jobs and not is_over:
-            start = next(portions, None)
-            if start is None:
+            portion = next(portions, None)
+            if portion is None:
                 is_over = True
                 break
-            size = min(SEEDS_PER_PORTION * 8, first + number - start)
+            start, size = portion
             command = [sys.executable, "-m", "tests.simulation", "--portion", str(start), str(size)]
             running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=with_fixed_hashes()))
         if not running:
@@ -139,6 +150,7 @@ def main() -> int:
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, default=0, help="start no further seeds after this time")
+    parser.add_argument("--fill", type=float, default=0, help="run more seeds than these until this time, in seconds")
     parser.add_argument("--replay", type=int, help="run this seed alone, shorten it and print its events")
     parser.add_argument("--log", action="store_true", help="with --replay: print what the processes logged")
     parser.add_argument("--portion", nargs=2, type=int, help=argparse.SUPPRESS)
@@ -151,7 +163,7 @@ def main() -> int:
             os.execve(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], with_fixed_hashes())
         return replay(options.replay, log=options.log)
     began = time.monotonic()
-    totals = run_all(options.first, options.seeds, options.jobs, options.seconds)
+    totals = run_all(options.first, options.seeds, options.jobs, options.seconds, options.fill)
     print(
         f"{totals.seeds} seeds from {options.first} in {time.monotonic() - began:.0f} s: "
         f"{totals.registrations} accepted registrations, {totals.answered} of {totals.lookups} lookups answered, "

@@ -11,6 +11,8 @@ CONFIDENCE: Final = 0.99
 """With a dozen measurements, an interval of 95 % would raise a false alarm in every second run."""
 BLOCK_S: Final = 60.0
 LEAST_BLOCKS: Final = 4
+LEAST_FREEDOM: Final = 3
+MOST_CORRELATION: Final = 0.95
 
 Point = tuple[float, float]
 """Seconds since the start, and the value."""
@@ -46,7 +48,8 @@ def slope_of(points: Sequence[Point], *, block_s: float = BLOCK_S) -> Slope | No
     """None when there are too few points.
 
     Samples a few seconds apart are alike, and would make the interval too narrow. So the line goes through the means of
-    minutes, and the interval is widened by the correlation that is left between neighbouring minutes.
+    minutes, and the interval is widened by the correlation that is left between neighbouring minutes: n minutes that
+    are alike count as fewer independent ones.
     """
     blocks = _block_means(points, block_s)
     if len(blocks) < LEAST_BLOCKS:
@@ -56,9 +59,11 @@ def slope_of(points: Sequence[Point], *, block_s: float = BLOCK_S) -> Slope | No
     spread = sum((hour - centre) ** 2 for hour in hours)
     per_hour = sum((hour - centre) * (value - mean) for hour, value in zip(hours, values, strict=True)) / spread
     residuals = [value - mean - per_hour * (hour - centre) for hour, value in zip(hours, values, strict=True)]
-    freedom = len(blocks) - 2
     squares = sum(residual**2 for residual in residuals)
-    error = math.sqrt(squares / freedom / spread) * _widening(residuals, squares)
+    alike = _correlation(residuals, squares)
+    independent = len(blocks) * (1 - alike) / (1 + alike)
+    error = math.sqrt(squares / (len(blocks) - 2) / spread * len(blocks) / independent)
+    freedom = max(int(independent) - 2, LEAST_FREEDOM)
     return Slope(mean, per_hour, student_quantile((1 + CONFIDENCE) / 2, freedom) * error, len(blocks))
 
 
@@ -69,12 +74,15 @@ def _block_means(points: Sequence[Point], block_s: float) -> list[Point]:
     return [(fmean(at for at, _ in block), fmean(value for _, value in block)) for _, block in sorted(blocks.items())]
 
 
-def _widening(residuals: Sequence[float], squares: float) -> float:
+def _correlation(residuals: Sequence[float], squares: float) -> float:
+    """Between neighbours. Around a fitted line, a short series shows less of it than there is: by about (2 + 4r) / n,
+    which is added here.
+    """
     if squares == 0:
-        return 1.0
-    correlation = sum(a * b for a, b in pairwise(residuals)) / squares
-    bounded = min(max(correlation, 0.0), 0.95)
-    return math.sqrt((1 + bounded) / (1 - bounded))
+        return 0.0
+    number = len(residuals)
+    seen = sum(a * b for a, b in pairwise(residuals)) / squares
+    return min(max((seen + 2 / number) / max(1 - 4 / number, 0.1), 0.0), MOST_CORRELATION)
 
 
 def student_quantile(probability: float, freedom: int) -> float:

@@ -114,8 +114,8 @@ class Settings(LimitSettings):
         why="Prefix and hash slot of every key in the store. Each fleet has its own namespace.",
     )
     store_timeout_ms: int = setting(
-        1_000, ge=10, le=60_000,
-        why="Deadline of one call to the store. A write that takes longer is refused; lookups do not use the store.",
+        900, ge=10, le=60_000,
+        why="Deadline of one call to the store. A write is refused after it, within a second; lookups need no store.",
     )
     store_connections: int = setting(
         8, ge=1, le=1_000,
