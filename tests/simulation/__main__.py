@@ -140,7 +140,7 @@ def _run_with_log(plan: Plan) -> None:
     log.addHandler(handler)
     log.setLevel(logging.DEBUG)
     world.run()
-    world.bury()
+    world.drop_tasks()
     log.removeHandler(handler)
 
 

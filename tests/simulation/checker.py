@@ -452,7 +452,7 @@ class Checker:
 
 
 def _group_of(topic: str) -> str:
-    """Of a topic that a broker registers; empty for those that operators registered."""
+    """The group whose broker registers this topic; empty if an operator registered it."""
     return topic.removeprefix("new-").rpartition("-")[0]
 
 

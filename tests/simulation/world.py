@@ -40,7 +40,7 @@ UPKEEP: Final[dict[str, Any]] = {
 }
 """The leader maintains the history more often than usual, as runs are short."""
 MANY_CHANGES: Final = 20
-"""More than the history keeps for nobody; twice as many are more than it keeps for a reader."""
+"""More than the history keeps without a reader; twice as many are more than it keeps for a reader."""
 SLOW_AROUND_S: Final = 3.0
 """A deadline may be this far from the moment at which its broker continues."""
 OPERATOR: Final = Caller("operator", "10.9.9.9:1")
@@ -78,7 +78,7 @@ class World:
         self._starts = 0
         self._connections = 0
         self._outside = Process(self.loop, "outside")
-        self._graveyard: list[Process] = [self._outside]
+        self._ended: list[Process] = [self._outside]
         numbered = enumerate(plan.brokers, 1)
         self.brokers = {
             f"{group}/{broker_id}": Broker(self, group, broker_id, number) for number, (group, broker_id) in numbered
@@ -141,9 +141,9 @@ class World:
         """All workers have to show it within a second."""
         self._outside.spawn(self._put_many(-1, 1))
 
-    def bury(self) -> None:
-        """What the processes were doing when the run ended is dropped without a word."""
-        for process in [*self._graveyard, *(broker.process for broker in self.brokers.values())]:
+    def drop_tasks(self) -> None:
+        """Drops what the processes were doing when the run ended, without asyncio's warnings about pending tasks."""
+        for process in [*self._ended, *(broker.process for broker in self.brokers.values())]:
             for task in process.tasks:
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
             process.tasks.clear()
@@ -156,7 +156,7 @@ class World:
             return
         self._starts += 1
         worker = self.workers[place] = Worker(self, place, self._starts)
-        self._graveyard.append(worker.process)
+        self._ended.append(worker.process)
         worker.start()
 
     def worker_ended(self, worker: Worker, seconds: float) -> None:
@@ -578,5 +578,5 @@ def run_plan(plan: Plan, script_set: ScriptSet | None = None) -> Result:
     """Equal plans give equal results."""
     world = World(plan, script_set)
     result = world.run()
-    world.bury()
+    world.drop_tasks()
     return result
