@@ -105,6 +105,10 @@ async def test_no_request_causes_an_internal_error(
 
 
 def check(answer: httpx.Response) -> None:
+    if answer.request.url.path == "/":
+        # The names `..` lead out of /v1, to the address that redirects to the console.
+        assert answer.status_code in {303, 405}
+        return
     assert answer.status_code in {200, 400, 404, 405, 409, 422, 504}, answer.text
     if answer.status_code != 200:
         problem: dict[str, Any] = answer.json()

@@ -43,6 +43,10 @@ def status(port: int, path: str) -> int | None:
     return None if answer is None else answer.status_code
 
 
+def waiting_lines(folder: Path) -> list[str]:
+    return [line for line in (folder / "log").read_text().splitlines() if "store_wait_ms)" in line]
+
+
 async def test_a_worker_waiting_for_its_store_is_alive_and_becomes_ready_later(tmp_path: Path) -> None:
     store_port, admin = free_ports(2)
     store = EmbeddedStore(tmp_path / "data", port=store_port)
@@ -53,6 +57,7 @@ async def test_a_worker_waiting_for_its_store_is_alive_and_becomes_ready_later(t
         assert answer.status_code == 503
         assert "the first complete load" in answer.json()["missing"][0]
         assert status(admin, "/metrics") == 200
+        await until(lambda: waiting_lines(tmp_path))
         store.start()
         try:
             await until(lambda: status(admin, "/readyz") == 200)
@@ -60,8 +65,7 @@ async def test_a_worker_waiting_for_its_store_is_alive_and_becomes_ready_later(t
             assert process.wait(20) == 0
         finally:
             store.stop()
-    lines = [line for line in (tmp_path / "log").read_text().splitlines() if "store_wait_ms)" in line]
-    assert len(lines) == 1
+    assert len(waiting_lines(tmp_path)) == 1
 
 
 async def test_a_waiting_worker_can_be_stopped(tmp_path: Path) -> None:

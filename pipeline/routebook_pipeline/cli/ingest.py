@@ -229,8 +229,6 @@ class Refresher:
 
     def refresh(self) -> None:
         """A failure is logged, and the next refresh tries again; the ingest continues."""
-        # A pool of its own, which shares the cores fairly with that of the batches.
-        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "refresh")
         try:
             self._refresh()
         finally:
@@ -240,6 +238,8 @@ class Refresher:
         from routebook_pipeline.answers.computation import history_extent
         from routebook_pipeline.answers.daily import days_between, refresh
 
+        # A pool of its own, which shares the cores fairly with that of the batches.
+        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "refresh")
         try:
             extent = history_extent(self.lake, self.common.url_env)
             # The day before too: its last entries may have come since.

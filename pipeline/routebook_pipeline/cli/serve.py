@@ -319,11 +319,12 @@ class WarmSession:
 
     def _run_for(self, connection: socket.socket, sender: "Sender", request: warm.Request) -> int | None:
         """None if the client has gone."""
-        threading.Thread(target=self._watch, args=(connection,), daemon=True).start()
         out = _Output(sender, "out", is_terminal=request.terminals.get("out", False))
         err = _Output(sender, "err", is_terminal=request.terminals.get("err", False))
         try:
             self._running = connection
+            # It compares the connection with that of the running command, so it starts after the line above.
+            threading.Thread(target=self._watch, args=(connection,), daemon=True).start()
             with _environment_of(request), redirect_stdout(out), redirect_stderr(err):
                 code = _run(request.arguments)
         except CommandCancelled:

@@ -219,8 +219,10 @@ def check_spark_reaches(spark: SparkSession, folder: Folder) -> None:
     write.
     """
     scheme = folder.for_spark.partition("://")[0]
+    if scheme not in CONNECTORS:
+        return
     application = (spark.sparkContext.applicationId, scheme)
-    if scheme not in CONNECTORS or application in _reached:
+    if application in _reached:
         return
     try:
         # Looks for the connector's class first, and then for the file, which is in no lake.

@@ -32,7 +32,12 @@ def token_command() -> None:
 @click.option("--cluster", "clusters", multiple=True, metavar="PREFIX", help="Only clusters with this prefix.")
 @click.option("--topic", "topics", multiple=True, metavar="PREFIX", help="Only topics with this prefix.")
 @click.option("--broker", "brokers", multiple=True, metavar="PREFIX", help="Only broker names with this prefix.")
-@click.option("--expires", type=DURATION, default=None, help="Valid for this long, such as 12h or 30d; without it, it never expires.")
+@click.option(
+    "--expires",
+    type=DURATION,
+    default=None,
+    help="Valid for this long, such as 12h or 30d; without it, it never expires.",
+)
 @click.option("--access-key", default="", metavar="KEY", help="Also let it sign requests of the remoting port.")
 @click.option(
     "--secret-file",

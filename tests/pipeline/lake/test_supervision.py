@@ -26,12 +26,12 @@ OPTIONS = FeedOptions({}, "fail", "lake", None, compacting=False)
 def spark_with(*, java: bool) -> Any:
     """The part of a session that is used: whether its Java is running."""
 
-    def stopped() -> bool:
+    def get(name: str) -> str:
         if not java:
             raise ConnectionRefusedError("Java has ended")
-        return False
+        return name
 
-    return SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=stopped)))
+    return SimpleNamespace(conf=SimpleNamespace(get=get))
 
 
 class FailingFeed(Feed):
