@@ -21,6 +21,7 @@ from routebook.store.history import (
     read_baseline_state,
     read_history_state,
     request_baseline,
+    trim_history,
     write_baseline,
 )
 from routebook.store.namespace import Namespace
@@ -129,6 +130,27 @@ async def test_entries_that_a_reader_misses_are_counted_and_need_a_baseline(
         first = (await read_history_state(namespace)).first
         assert 900 <= first <= 1000
         assert lost(worker) == first - 10
+        assert (await read_baseline_state(namespace)).requested == "trimmed"
+
+
+async def test_a_reader_that_misses_what_two_leaders_trimmed_gets_a_baseline(
+    store_url: str, namespace_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a change of leaders, both may trim. Together they remove the last baseline, and neither alone."""
+
+    async def read_while_the_former_leader_trims(namespace: Namespace) -> HistoryState:
+        state = await read_history_state(namespace)
+        assert await trim_history(namespace, state, 600) >= 500
+        return state
+
+    settings = {"history_min_entries": 1000, "history_hard_limit": 1500}
+    async with running_worker(store_url, namespace_name, **settings) as worker:
+        namespace = worker.namespace
+        await fill(namespace, 2500)
+        await report_position(namespace, "lake", f"10 {await now_of(namespace)}")
+        await namespace.client.call("HSET", namespace.keys.meta, "baseline_begin", 580)
+        monkeypatch.setattr(history_upkeep, "read_history_state", read_while_the_former_leader_trims)
+        await upkeep_of(worker).trim()
         assert (await read_baseline_state(namespace)).requested == "trimmed"
 
 

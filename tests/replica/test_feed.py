@@ -249,6 +249,27 @@ async def test_a_reconnect_to_the_same_history_continues_without_a_load(namespac
         assert replica.current
 
 
+async def test_after_a_reconnect_a_table_is_not_current_before_it_has_caught_up(
+    namespace: Namespace, store_url: str
+) -> None:
+    """Otherwise a topic that was registered meanwhile would be answered with "no such topic"."""
+    async with (
+        FaultProxy.before(store_url) as proxy,
+        following_at(proxy.url, namespace.keys, namespace.scripts) as replica,
+    ):
+        await replica.wait_for(await register(namespace, A), 20_000)
+        await proxy.refuse()
+        await until(lambda: not replica.current)
+        await register(namespace, B, broker="broker-b")
+        await proxy.accept()
+        async with asyncio.timeout(30):
+            while replica.version < 2:
+                assert not replica.current
+                await asyncio.sleep(0)
+        await until(lambda: replica.current)
+        assert (replica.counts.loads, replica.counts.reconnects) == (1, 1)
+
+
 async def test_while_the_store_is_away_answers_continue_and_become_stale(namespace: Namespace, store_url: str) -> None:
     async with (
         FaultProxy.before(store_url) as proxy,

@@ -20,6 +20,7 @@ from routebook.store.history import (
     Cause,
     FencedError,
     HistoryState,
+    first_change,
     read_baseline_state,
     read_history_state,
     request_baseline,
@@ -92,7 +93,7 @@ class HistoryUpkeep:
         bound = history_bound(state, settings)
         trimmed = await trim_history(self._namespace, state, bound.below)
         self._metrics.history(_figures(state, trimmed, settings))
-        first = state.first + trimmed
+        first = await self._first_version(state) if trimmed else state.first
         lost = first - max(bound.keep, state.first)
         if lost <= 0:
             return
@@ -107,6 +108,13 @@ class HistoryUpkeep:
         )
         if missed_by:
             await self._request_baseline_after_loss(first)
+
+    async def _first_version(self, state: HistoryState) -> int:
+        """Read again after trimming: the former leader may have trimmed at the same moment, and neither knows by how
+        much the other one has moved the beginning.
+        """
+        found = await first_change(self._namespace)
+        return found[1] if found else state.newest + 1
 
     async def _request_baseline_after_loss(self, first: int) -> None:
         """A reader that misses entries can continue only from a baseline. The request waits in the store until the last

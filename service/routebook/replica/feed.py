@@ -126,6 +126,10 @@ class Feed:
         """The epoch of the connections on which the history was verified."""
         self._follows = False
         self._is_doubtful = False
+        self._catching_up_to = 0
+        """The newest version in the store when its connections were verified: until it is shown here, a topic that was
+        registered meanwhile would be reported as unknown.
+        """
         self._is_load_requested = False
         self._is_failing = False
         self._last_contact = time.monotonic()
@@ -161,7 +165,7 @@ class Feed:
     def current(self) -> bool:
         """Complete, in touch with the store and following its history: an object that is not here does not exist."""
         follows = self._follows and not self._is_doubtful and self._is_connected_as_verified()
-        return self.complete and follows and self.stale_ms() == 0
+        return self.complete and follows and self.version >= self._catching_up_to and self.stale_ms() == 0
 
     @property
     def is_recovering(self) -> bool:
@@ -324,6 +328,7 @@ class Feed:
             await begin_history(self._namespace, history=self.history)
         if epoch == self._namespace.client.epoch:
             self.counts.reconnects += self._epoch != epoch
+            self._catching_up_to = head.version
             self._epoch = epoch
             self._is_doubtful = False
 
@@ -369,7 +374,7 @@ class Feed:
         self._newest = newest
         self._lag.reset()
         self._epoch, self._follows, self._is_doubtful = epoch, True, False
-        self._is_load_requested = False
+        self._is_load_requested, self._catching_up_to = False, 0
 
     async def _entry_at(self, position: Position) -> Change | None:
         try:
