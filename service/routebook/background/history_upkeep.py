@@ -20,7 +20,6 @@ from routebook.store.history import (
     Cause,
     FencedError,
     HistoryState,
-    first_change,
     read_baseline_state,
     read_history_state,
     request_baseline,
@@ -91,14 +90,16 @@ class HistoryUpkeep:
         state = await read_history_state(self._namespace)
         self._report_unreadable_readers(state)
         bound = history_bound(state, settings)
+        readers = active_readers(state, settings.reader_expiry_ms)
+        if any(reader.version + 1 < bound.below for reader in readers):
+            await self._request_baseline_before_loss(bound.below)
         trimmed = await trim_history(self._namespace, state, bound.below)
         self._metrics.history(_figures(state, trimmed, settings))
-        first = await self._first_version(state) if trimmed else state.first
+        first = state.first + trimmed
         lost = first - max(bound.keep, state.first)
         if lost <= 0:
             return
         self._metrics.history_lost(lost)
-        readers = active_readers(state, settings.reader_expiry_ms)
         missed_by = [reader.name for reader in readers if reader.version + 1 < first]
         _log.warning(
             "%d changes were trimmed earlier than intended: %s is reached. %s.",
@@ -106,21 +107,15 @@ class HistoryUpkeep:
             bound.reason,
             f"Missed by {', '.join(missed_by)}" if missed_by else "No reader misses them",
         )
-        if missed_by:
-            await self._request_baseline_after_loss(first)
 
-    async def _first_version(self, state: HistoryState) -> int:
-        """Read again after trimming: the former leader may have trimmed at the same moment, and neither knows by how
-        much the other one has moved the beginning.
-        """
-        found = await first_change(self._namespace)
-        return found[1] if found else state.newest + 1
-
-    async def _request_baseline_after_loss(self, first: int) -> None:
+    async def _request_baseline_before_loss(self, below: int) -> None:
         """A reader that misses entries can continue only from a baseline. The request waits in the store until the last
         one is old enough (`_due_baseline`): the reader goes on meanwhile, and nothing shows later that it needs one.
+
+        It is made before the entries are removed, because this worker may be cut off at any moment, and the former
+        leader may trim at the same time: afterwards, neither may know that the last baseline is gone.
         """
-        if (await read_baseline_state(self._namespace)).last_begin < first:
+        if (await read_baseline_state(self._namespace)).last_begin < below:
             await request_baseline(self._namespace, "trimmed")
 
     def _report_unreadable_readers(self, state: HistoryState) -> None:
