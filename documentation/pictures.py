@@ -19,7 +19,7 @@ from documentation.site import ROOT
 TEXTS = ROOT / "docs" / "pictures"
 IMAGES = ROOT / "docs" / "images"
 
-COLUMN, ROW, WIDTH, HEIGHT, MARGIN = 270, 120, 190, 62, 20
+COLUMN, ROW, WIDTH, HEIGHT, MARGIN = 320, 130, 190, 62, 20
 LINE, FONT = 17, 13
 _STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#1b2b34}.box{fill:#e8f3f1;stroke:#00796b;stroke-width:1.5}"
