@@ -50,6 +50,7 @@ def environment(store_url: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
             trust_env=False,
         )
         assert refused.status_code == 401
+        wait_until(lambda: service.get("/v1/expiry").json()["instances"] == 4, "a scan has seen all brokers")
         yield {
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
