@@ -121,8 +121,8 @@ function run_script(script, store_kinds, store_handlers, seconds, microseconds, 
 end
 """
 """LuaJIT orders the keys of a table differently in each process, and a seed has to give the same run in all of them:
-hence `pairs`. A call from Lua to Python takes longer than most commands, and two thirds of the calls ask for the type
-of a key: hence a table of the types, which Lua reads itself.
+hence `pairs`. A call from Lua to Python takes longer than most commands, and two thirds of the calls ask for a key's
+type. So Lua reads the types from a table of its own.
 """
 _REPLY_IS_ONE_VALUE: Final = (
     *(b"GET", b"HGET", b"HEXISTS", b"HLEN", b"ZSCORE", b"ZCARD", b"ZCOUNT", b"SISMEMBER", b"SCARD", b"PTTL"),
