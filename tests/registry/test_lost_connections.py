@@ -2,13 +2,16 @@
 
 import asyncio
 
+import pytest
+
 from routebook.store.history import changes_between
 from tests.reference.build import registration
 from tests.registry.fleets import GRACE_MS, Fleet, fleet, mass_disconnects, outcomes
 from tests.support.broker_hosts import BrokerHosts
 from tests.support.fake_connection import FakeConnection
 from tests.support.in_process import CALLER, InProcessWorker
-from tests.support.scripts import make_old
+from tests.support.registering import register
+from tests.support.scripts import deadline_of, make_old
 from tests.support.waiting import until
 
 
@@ -382,6 +385,39 @@ async def test_a_registration_over_a_closed_connection_opens_no_session(store_ur
             await brokers.join(first, hosts.refusing(), connection)
             assert len(first.registry.sessions) == 0
             assert await first.client.call("EXISTS", first.namespace.keys.of("sessions", first.name)) == 0
+
+
+@pytest.mark.parametrize("has_seen_it", [True, False])
+async def test_a_registration_over_a_closed_connection_takes_no_seat_of_another_address(
+    store_url: str, namespace_name: str, has_seen_it: bool
+) -> None:
+    """A suspended worker finds it when it continues. The broker has been started at another address meanwhile."""
+    with BrokerHosts() as hosts:
+        async with fleet(store_url, namespace_name, size=2) as brokers:
+            suspended, other = brokers.workers
+            former, new = registration(hosts.refusing()), registration(hosts.refusing())
+            connection = await brokers.register(suspended, former)
+            await brokers.register(other, new)
+            if has_seen_it:
+                await suspended.registry.wait_for_version(other.replica.version)
+            lose(suspended, connection)
+            result = await register(suspended.registry, former, connection=connection)
+            assert result.status == "turned-down"
+            for worker in brokers.workers:
+                assert worker.replica.table.groups[new.broker].addresses == {0: new.address}
+
+
+async def test_a_registration_over_a_closed_connection_is_a_heartbeat(store_url: str, namespace_name: str) -> None:
+    with BrokerHosts() as hosts:
+        async with fleet(store_url, namespace_name, size=1) as brokers:
+            (worker,) = brokers.workers
+            broker = registration(hosts.accepting())
+            connection = await brokers.register(worker, broker)
+            lose(worker, connection)
+            before = await deadline_of(worker.namespace, broker.instance_name)
+            await asyncio.sleep(0.005)
+            assert (await register(worker.registry, broker, connection=connection)).status == "unchanged"
+            assert await deadline_of(worker.namespace, broker.instance_name) > before
 
 
 async def test_the_connection_of_a_former_incarnation_does_not_remove_the_new_one(

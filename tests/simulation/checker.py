@@ -112,16 +112,18 @@ class Checker:
         """Host of a broker, worker → how long a cut between the two may still decide about the broker."""
         self._last_resume = -100.0
         """When a worker that was suspended last continued."""
-        self._heartbeats: dict[tuple[int, str], float] = {}
+        self._heartbeats: dict[tuple[StoreServer, str], float] = {}
         """Server, address → when the server last accepted a heartbeat that it has not lost."""
+        self._reached: dict[tuple[StoreServer, str], float] = {}
+        """The same with the heartbeats that it has lost."""
         self._removals: dict[str, Removal] = {}
         """Address → its last removal that a server recorded."""
         self._deleted_topics: set[str] = set()
         self._highest_token = 0
         self._clock_went_back = False
-        self._leases: dict[int, bytes] = {}
+        self._leases: dict[StoreServer, bytes] = {}
         """Server → the lease granted last."""
-        self._last_entry: dict[int, tuple[int, int]] = {}
+        self._last_entry: dict[StoreServer, tuple[int, int]] = {}
         self._shown: dict[str, dict[str, str]] = {}
         """Start of a worker → address → group that readers are shown."""
         self._positions: dict[str, tuple[str, str, int]] = {}
@@ -155,10 +157,10 @@ class Checker:
     def store_restored(self, source: "StoreServer", since: float) -> None:
         """The store has the state that this server had at that time."""
         kept = {
-            address: at for (server, address), at in self._heartbeats.items() if server == id(source) and at < since
+            address: at for (server, address), at in self._heartbeats.items() if server is source and at < since
         }
-        target = id(self._world.store)
-        self._heartbeats = {key: at for key, at in self._heartbeats.items() if key[0] != target}
+        target = self._world.store
+        self._heartbeats = {key: at for key, at in self._heartbeats.items() if key[0] is not target}
         self._heartbeats |= {(target, address): at for address, at in kept.items()}
 
     def store_lost_writes(self, has_kept: Callable[[Ack], bool], until: float = 0.0) -> None:
@@ -177,8 +179,8 @@ class Checker:
         self._known_since.clear()
         server = self._world.store
         lease = server.store.values.get(PREFIX + b"leader")
-        self._leases[id(server)] = lease if isinstance(lease, bytes) else b""
-        self._last_entry[id(server)] = _last_id(server.store)
+        self._leases[server] = lease if isinstance(lease, bytes) else b""
+        self._last_entry[server] = _last_id(server.store)
 
     def registered(self, broker: Broker, topics: Sequence[str]) -> None:
         self._registrations += 1
@@ -199,7 +201,8 @@ class Checker:
                 self.violated("background", f"{name} failed: {reply}")
             return
         if name in HEARTBEATS and reply[0] in (Status.DONE, Status.UNCHANGED):
-            self._heartbeats[id(server), str(words[4 + ADDRESS_ARGUMENT])] = self._world.loop.now
+            key = server, str(words[4 + ADDRESS_ARGUMENT])
+            self._heartbeats[key] = self._reached[key] = self._world.loop.now
         elif name == "acquire_lease" and reply[0] == Status.DONE:
             self._lease_granted(server, reply[2])
         elif name in LEASE_ARGUMENT and reply[0] != Status.FENCED:
@@ -215,10 +218,10 @@ class Checker:
         if token <= self._highest_token and not (has_lost_counter and self._clock_went_back):
             self.violated("I7", f"the fencing token {token} is not above {self._highest_token}.")
         self._highest_token = max(token, self._highest_token)
-        self._leases[id(server)] = lease
+        self._leases[server] = lease
 
     def _leader_wrote(self, server: "StoreServer", name: str, lease: str) -> None:
-        newest = self._leases.get(id(server), b"")
+        newest = self._leases.get(server, b"")
         if lease and lease.encode() != newest:
             self.violated("I7", f"{name} was accepted with the lease {lease}, after {newest.decode()} was granted.")
 
@@ -226,13 +229,15 @@ class Checker:
         stream = server.store.values.get(PREFIX + b"changes")
         if not isinstance(stream, Stream):
             return
-        last, new = self._last_entry.get(id(server), (0, 0)), []
+        last, new = self._last_entry.get(server, (0, 0)), []
         for entry_id, fields in reversed(stream.entries):
             if entry_id <= last:
                 break
-            new.append((entry_id[1], fields[1]))
-        self._last_entry[id(server)] = stream.last
-        for version, payload in reversed(new):
+            new.append((entry_id, fields[1]))
+        self._last_entry[server] = stream.last
+        for (ms, version), payload in reversed(new):
+            if self._world.reader:
+                self._world.reader.entry_written(ms, version, payload)
             if b'"broker-removed"' in payload:
                 self._broker_removed(server, version, msgspec.json.decode(payload))
 
@@ -257,6 +262,8 @@ class Checker:
             if is_late and before.at < broker.unregistered_at:
                 return
         if cause == "connection-lost":
+            if self._reached.get((server, address), -1.0) < broker.started_at:
+                return  # this side of a split store knows only the process before, whose connection was lost
             place = str(change["actor"]).partition(".")[0]
             if self._disturbed_until.get((broker.host, place), 0.0) >= now:
                 return  # the worker that removed it could not dial it
@@ -272,7 +279,7 @@ class Checker:
 
     def _silence(self, server: "StoreServer", address: str) -> float:
         """Seconds since the server accepted a heartbeat, without the outages of the service."""
-        now, since = self._world.loop.now, self._heartbeats.get((id(server), address))
+        now, since = self._world.loop.now, self._heartbeats.get((server, address))
         if since is None:
             return inf
         outages = (max(0.0, end - max(begin, since)) for begin, end in self._outages if end - begin >= PAUSE_COUNTS_S)

@@ -278,6 +278,7 @@ class Broker:
         self.has_registered = False
         """Since its last start. The store may have lost it."""
         self.is_running = False
+        self.started_at = 0.0
         self.acked_at: float | None = None
         """When the last registration of this start had been sent that was accepted, and that the store has not lost."""
         self.acks: list[Ack] = []
@@ -309,6 +310,7 @@ class Broker:
         self.process.kill()  # one that hangs in its last request
         self.process = Process(self.world.loop, self.name)
         self.is_running, self.acked_at, self.connection = True, None, None
+        self.started_at = self.world.loop.now
         self.has_registered = False
         self.acks.clear()
         self._wake = asyncio.Event()
@@ -334,11 +336,11 @@ class Broker:
         connection, process = self.connection, self.process
         self.is_running, self.acked_at, self.unregistered_at = False, None, self.world.loop.now
         if connection:
-            registry = connection.worker.registry
+            registry, address = connection.worker.registry, self.address
 
             async def remove() -> None:
                 done = registry.queue_unregistration(
-                    NAMESPACE, self.group, self.broker_id, self.address, self._caller(connection), connection=connection
+                    NAMESPACE, self.group, self.broker_id, address, self._caller(connection), connection=connection
                 )
                 if done:
                     await done
@@ -370,7 +372,8 @@ class Broker:
             self.connection = await self.world.connect(self)
         connection, sent_at = self.connection, self.world.loop.now
         config = self.world.configs[self.group]
-        registration = self._registration(config)
+        # Made now: the request may be handled when this broker already runs at another address.
+        registration, sent = self._registration(config), (f"{self.name} {self.address} {config}".encode(),)
 
         async def read_body() -> Registration:
             return registration
@@ -378,7 +381,7 @@ class Broker:
         def register() -> Awaitable[RegistrationResult]:
             return connection.worker.registry.register(
                 Seat(NAMESPACE, self.group, self.broker_id),
-                (f"{self.name} {self.address} {config}".encode(),),
+                sent,
                 read_body,
                 self._caller(connection),
                 connection=connection,

@@ -145,7 +145,9 @@ class Registry(Administration):
         registration = await read_body()
         with self.sessions.opening(connection, registration.instance_name) as session:
             self.check_store_answers()
-            result = await self._register_in_full(registration, caller, digest=digest, session=session.mark)
+            result = await self._register_in_full(
+                registration, caller, digest=digest, session=session.mark, connection=connection
+            )
             session.opened(result.incarnation)
         return result
 
@@ -178,13 +180,17 @@ class Registry(Administration):
         return name, instance
 
     async def _register_in_full(
-        self, registration: Registration, caller: Caller, *, digest: str, session: SessionMark
+        self, registration: Registration, caller: Caller, *, digest: str, session: SessionMark, connection: Carrier
     ) -> RegistrationResult:
         await self.long_work.run(check_registration_in_steps(registration, self.live.current))
         write = ReadYourWrites(self.replica)
         async with self._turn(registration.broker):
             reply = await self._register_until_base_holds(
-                registration, caller, digest=digest if is_repeatable(registration) else "", session=session
+                registration,
+                caller,
+                digest=digest if is_repeatable(registration) else "",
+                session=session,
+                connection=connection,
             )
         if reply.status is Status.LIMITED:
             raise limit_error(reply.exceeded, registration, self.live.current)
@@ -201,12 +207,14 @@ class Registry(Administration):
         return _result(reply)
 
     async def _register_until_base_holds(
-        self, registration: Registration, caller: Caller, *, digest: str, session: SessionMark
+        self, registration: Registration, caller: Caller, *, digest: str, session: SessionMark, connection: Carrier
     ) -> SeatReply:
         """Starts over until the store still has the state of the group that the registration was compared with."""
         began, attempts = time.monotonic(), 0
         while True:
             write = ReadYourWrites(self.replica)
+            if self._would_replace_late(registration, connection):
+                return SeatReply(Status.TURNED_DOWN, self.replica.version, "", "", "")
             reply = await self._register_once(registration, caller, digest=digest, session=session)
             if reply.status is not Status.STALE:
                 return reply
@@ -250,6 +258,17 @@ class Registry(Administration):
             session=session,
             limits=table_limits(settings),
         )
+
+    def _would_replace_late(self, registration: Registration, connection: Carrier) -> bool:
+        """The connection has ended, and the seat belongs to another address. A worker that was suspended finds requests
+        of brokers that have been started elsewhere meanwhile, and would put the former address in the place of the new
+        one. As a heartbeat of the address that holds the seat, a late registration still counts.
+        """
+        if not self.sessions.has_ended(connection):
+            return False
+        group = self.replica.table.groups.get(registration.broker)
+        holder = group.addresses.get(registration.broker_id) if group else None
+        return holder is not None and holder != registration.address
 
     @asynccontextmanager
     async def _turn(self, broker: str) -> AsyncIterator[None]:

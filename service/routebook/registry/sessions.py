@@ -269,6 +269,9 @@ class Sessions:
             if is_open:  # the incarnation changed meanwhile, and the call opened no session for the new one
                 self._open_later(instance_name, opening.incarnation, stamp)
 
+    def has_ended(self, connection: SessionConnection | None) -> bool:
+        return connection in self._closed
+
     def has_instances(self, connection: SessionConnection) -> bool:
         """Whether the end of this connection could remove a broker."""
         return self._bindings.has_connection(connection)
