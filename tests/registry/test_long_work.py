@@ -1,11 +1,12 @@
 """Long computations let other work pass, and run one at a time."""
 
 import asyncio
+import time
 from collections.abc import Generator
 
 import pytest
 
-from routebook.registry.registration import LongWork, parts_of
+from routebook.registry.registration import WEIGHT_OF_REFUSED_WORK, LongWork, parts_of
 
 
 def counting(name: str, steps: int, log: list[str]) -> Generator[None, None, str]:
@@ -56,6 +57,38 @@ async def test_an_error_ends_the_computation_and_the_next_one_goes_on() -> None:
     with pytest.raises(ValueError, match="no topic"):
         await work.run(failing())
     assert await work.run(counting("a", 3, [])) == "a"
+
+
+async def test_refused_work_costs_its_peer_many_times_its_time() -> None:
+    def working(*, is_refused: bool) -> Generator[None, None, None]:
+        yield
+        began = time.thread_time()
+        while time.thread_time() - began < 0.01:
+            pass
+        if is_refused:
+            raise ValueError("no registration")
+
+    charged: list[float] = []
+    work = LongWork()
+    await work.run(working(is_refused=False), charge=lambda seconds, _now: charged.append(seconds))
+    with pytest.raises(ValueError, match="no registration"):
+        await work.run(working(is_refused=True), charge=lambda seconds, _now: charged.append(seconds))
+    accepted, refused = charged
+    assert accepted >= 0.01
+    assert refused >= 0.01 * WEIGHT_OF_REFUSED_WORK
+
+
+async def test_the_time_that_other_work_takes_is_not_charged() -> None:
+    charged: list[float] = []
+
+    def other_work() -> None:
+        began = time.thread_time()
+        while time.thread_time() - began < 0.05:
+            pass
+
+    asyncio.get_running_loop().call_soon(other_work)
+    await LongWork().run(counting("a", 3, []), charge=lambda seconds, _now: charged.append(seconds))
+    assert 0 < charged[0] < 0.05
 
 
 async def test_a_cancelled_computation_does_not_block_the_others() -> None:

@@ -98,3 +98,16 @@ async def test_a_peer_that_has_used_its_time_for_decoding_is_refused(port: PortU
     assert "max_decoding_percent_per_address" in (answer.remark or "")
     assert await last_heartbeat(port) > before
     assert (await register(peer)).code == 0
+
+
+async def test_a_peer_whose_bodies_are_refused_soon_has_no_time_left(port: PortUnderTest, peer: Peer) -> None:
+    """A broken body costs up to 8 ms. If its time counted only once, such bodies could take half of a processor."""
+    broken = LARGE[:50_000]
+    async with await Peer.connect(port.address, local_addr=("127.0.0.66", 0)) as attacker:
+        codes: list[int] = []
+        while 2 not in codes and len(codes) < 500:
+            ext = BROKER_A | {"brokerName": f"attacker-{len(codes)}", "brokerAddr": "127.0.0.66:1"}
+            codes.append((await attacker.ask(103, ext, broken)).code)
+    assert set(codes[:-1]) == {1}
+    assert codes[-1] == 2
+    assert (await register(peer, body=LARGE)).code == 0

@@ -128,9 +128,9 @@ class Registry(Administration):
         registration is not remembered. With a `connection` a session is opened, so that the end of the connection can
         remove the broker.
         """
-        digest = await self._hashing.run(self._registration_digest(sent)) if sent else ""
-        seated = self._instance_in(seat) if sent else None
-        if seated is not None:
+        digest = ""
+        if sent and (seated := self._instance_in(seat)) is not None:
+            digest = await self._hashing.run(self._registration_digest(sent))
             instance_name, instance = seated
             with self.sessions.opening(connection, instance_name) as session:
                 # Inside, because a broker that is refused here has to be moved to a worker that reaches the store.
@@ -143,6 +143,9 @@ class Registry(Administration):
                 self.heartbeat_gaps.record(seat, reply.gap_ms)
                 return _result(reply)
         registration = await read_body()
+        if sent and not digest:
+            # Only now: a peer whose bodies are refused does not have them hashed as well.
+            digest = await self._hashing.run(self._registration_digest(sent))
         with self.sessions.opening(connection, registration.instance_name) as session:
             self.check_store_answers()
             result = await self._register_in_full(
