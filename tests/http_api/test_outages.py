@@ -1,10 +1,12 @@
 """Responses while the store is down."""
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
+from routebook.background.change_log import write_refusals
 from routebook.store.connection.client import StoreClient
 from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
@@ -20,22 +22,26 @@ MAX_SECONDS = 4.0
 
 
 @pytest.fixture
-async def worker_without_store() -> AsyncIterator[Worker]:
-    """A worker that has loaded TopicA and whose store has stopped. No other server may take its port, or a write would
-    reach another test's store.
-    """
-    keys = Keys("default")
+def store() -> Iterator[EmbeddedStore]:
+    """No other server may take its port while it is stopped, or a write would reach another test's store."""
     with EmbeddedStore(None, port=lasting_free_port()) as store:
-        client = StoreClient(StoreUrl.parse(store.url), slot_key=keys.meta, timeout_ms=STORE_TIMEOUT_MS)
-        await client.open()
-        try:
-            async with running(Namespace(client, keys, ScriptSet.load()), min_version_wait_ms="300") as worker:
-                await worker.put_broker()
-                store.stop()
-                await until(lambda: worker.registry.stale_seconds > 0)
-                yield worker
-        finally:
-            await client.close()
+        yield store
+
+
+@pytest.fixture
+async def worker_without_store(store: EmbeddedStore) -> AsyncIterator[Worker]:
+    """A worker that has loaded TopicA and whose store has stopped."""
+    keys = Keys("default")
+    client = StoreClient(StoreUrl.parse(store.url), slot_key=keys.meta, timeout_ms=STORE_TIMEOUT_MS)
+    await client.open()
+    try:
+        async with running(Namespace(client, keys, ScriptSet.load()), min_version_wait_ms="300") as worker:
+            await worker.put_broker()
+            store.stop()
+            await until(lambda: worker.registry.stale_seconds > 0)
+            yield worker
+    finally:
+        await client.close()
 
 
 async def test_without_the_store_known_objects_are_returned_with_their_age(worker_without_store: Worker) -> None:
@@ -102,3 +108,21 @@ async def test_without_the_store_a_resumed_watch_is_reset(worker_without_store: 
             if line.startswith("event: "):
                 assert line == "event: reset"
                 break
+
+
+async def test_refusals_are_written_when_the_store_is_back(worker_without_store: Worker, store: EmbeddedStore) -> None:
+    worker = worker_without_store
+    for _ in range(3):
+        refused = await worker.http.put("/v1/kv/ns/key", json={"value": "v"}, headers={"x-forwarded-for": "10.0.0.1"})
+        assert refused.status_code == 401
+        await write_refusals(worker.registry._namespace, worker.registry.audit)
+    store.start()
+
+    async def written() -> list[dict[str, Any]]:
+        await write_refusals(worker.registry._namespace, worker.registry.audit)
+        answer = await worker.http.get("/v1/changes", params={"kind": "refused"})
+        return list(answer.json()["changes"]) if answer.status_code == 200 else []
+
+    await until(written)
+    (found,) = await written()
+    assert (found["verb"], found["object"], found["count"]) == ("put_kv", "/v1/kv/ns/key", 3)

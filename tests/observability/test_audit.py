@@ -7,7 +7,7 @@ import pytest
 
 from routebook.model.change_text import describe_change
 from routebook.model.names import ANONYMOUS, Caller
-from routebook.observability.audit import LINES_OF_ALL, LINES_PER_ADDRESS, MAX_WAITING, PERIOD_S, Audit
+from routebook.observability.audit import LINES_OF_ALL, LINES_PER_ADDRESS, MAX_HELD, MAX_WAITING, PERIOD_S, Audit
 from routebook.observability.logs import JsonFormat, TextFormat
 from routebook.observability.metrics import Metrics
 
@@ -73,6 +73,21 @@ def test_a_flood_from_many_addresses_is_limited_as_well(audit: Audit, caplog: py
     waiting = audit.take_refusals()
     assert len(waiting) == MAX_WAITING + 1
     assert sum(one.count for one in waiting) == 20_000
+    assert audit.take_refusals() == []
+
+
+def test_refusals_that_could_not_be_written_wait_in_a_limited_number(audit: Audit) -> None:
+    """As in an outage of the store: each second, everything that waits is taken and given back."""
+    for second in range(30):
+        for number in range(80):
+            audit.refused(peer(), what=f"second {second}", reason=f"reason {second % 15}-{number}")
+        audit.hold_refusals(audit.take_refusals())
+    held = audit.take_refusals()
+    assert len(held) == MAX_HELD + 1
+    assert sum(one.count for one in held) == 30 * 80
+    assert (held[0].count, held[0].what) == (2, "second 0")
+    assert held[-1].count == (15 * 80 - MAX_HELD) * 2
+    assert "while the store was away" in held[-1].reason
     assert audit.take_refusals() == []
 
 

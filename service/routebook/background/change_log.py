@@ -171,14 +171,17 @@ REFUSALS_PERIOD_S: Final = 1.0
 
 
 async def write_refusals(namespace: Namespace, audit: Audit) -> None:
-    """Without the store they are dropped: the log has them, and they must not gather in memory."""
+    """Without the store they are held, in a limited number, until it is back. A refusal whose reply was lost with the
+    connection is written twice.
+    """
     refusals = audit.take_refusals()
     if not refusals:
         return
     try:
         await append_refusals(namespace, refusals)
     except StoreError as error:
-        _log_of_refusals.debug("%d refusals could not be written into the store: %s", len(refusals), error)
+        audit.hold_refusals(refusals)
+        _log_of_refusals.debug("%d records of refusals wait for the store: %s", len(refusals), error)
 
 
 async def write_refusals_forever(namespace: Namespace, audit: Audit) -> None:

@@ -6,7 +6,8 @@ with structured fields and is counted in the metrics. Refusals are also kept for
 
 Invariant: a peer cannot fill the disk, the memory or the store. Lines have a limit per address and one for all
 addresses together; further lines are counted, and reported as "and N more". Refusals that differ only in their time
-become one record with a count, and a limited number of records waits for the store.
+become one record with a count, and a limited number of records waits for the store. While the store is away, more of
+them wait (`MAX_HELD`); beyond that, refusals are counted in one record without their details.
 
 Lines of callers with the permission of an operator are not limited.
 """
@@ -14,8 +15,8 @@ Lines of callers with the permission of an operator are not limited.
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from routebook.model.names import Caller
@@ -31,6 +32,8 @@ MAX_ADDRESSES: Final = 500
 """Number of addresses that are counted separately in one period; the others are counted together."""
 MAX_WAITING: Final = 100
 """Number of records that wait for the store; they are written once a second."""
+MAX_HELD: Final = 1_000
+"""Number of records that wait while the store cannot be reached: 1.5 MB at most."""
 VALUE_CHARACTERS: Final = 300
 OTHERS: Final = "other addresses"
 
@@ -47,6 +50,12 @@ class Refusal:
     reason: str
     first_ms: int
     count: int = 1
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Equal for refusals that become one record."""
+        caller = self.caller
+        return self.outcome, caller.actor, address_of(caller.source), caller.port, caller.verb, self.reason
 
 
 @dataclass(slots=True)
@@ -74,7 +83,9 @@ class Audit:
         self._clock = clock
         self._period_began = clock()
         self._lines: dict[Outcome, _Lines] = {}
-        self._waiting: dict[tuple[str, str, str, str, str, str], Refusal] = {}
+        self._waiting: dict[tuple[str, ...], Refusal] = {}
+        self._held: dict[tuple[str, ...], Refusal] = {}
+        """Could not be written yet."""
 
     def done(self, caller: Caller, *, what: str = "", before: str = "", after: str = "", cause: str = "") -> None:
         """A change was made, or something guarded was read."""
@@ -93,8 +104,14 @@ class Audit:
     def take_refusals(self) -> list[Refusal]:
         """What waits for the store. Also reports the suppressed lines of a period that is over."""
         self._end_period()
-        waiting, self._waiting = self._waiting, {}
-        return list(waiting.values())
+        taken = [*self._held.values(), *self._waiting.values()]
+        self._held, self._waiting = {}, {}
+        return taken
+
+    def hold_refusals(self, refusals: Sequence[Refusal]) -> None:
+        """Takes back what could not be written."""
+        for refusal in refusals:
+            _add(self._held, refusal, MAX_HELD, "too many different refusals while the store was away to list each")
 
     def _record(self, outcome: Outcome, caller: Caller, what: str, **values: str) -> None:
         self._metrics.audited(caller.port, outcome)
@@ -134,18 +151,20 @@ class Audit:
                 _log.warning("and %d more: %s, from %s", rest, outcome, OTHERS)
 
     def _keep(self, outcome: Outcome, caller: Caller, what: str, reason: str) -> None:
-        address = address_of(caller.source)
-        key = (outcome, caller.actor, address, caller.port, caller.verb, reason)
-        kept = self._waiting.get(key)
-        if kept is None and len(self._waiting) >= MAX_WAITING:
-            caller = Caller(OTHERS, port=caller.port, worker=caller.worker)
-            what, reason = "", "too many different refusals in one second to list each"
-            key = (outcome, OTHERS, "", caller.port, "", "")
-            kept = self._waiting.get(key)
-        if kept is not None:
-            kept.count += 1
-            return
-        self._waiting[key] = Refusal(caller, shorten(what), outcome, shorten(reason), int(time.time() * 1000))
+        refusal = Refusal(caller, shorten(what), outcome, shorten(reason), int(time.time() * 1000))
+        _add(self._waiting, refusal, MAX_WAITING, "too many different refusals in one second to list each")
+
+
+def _add(records: dict[tuple[str, ...], Refusal], refusal: Refusal, limit: int, reason_beyond: str) -> None:
+    """Counts it in the record of equal refusals. Without one and without room, it is counted without its details."""
+    if refusal.key not in records and len(records) >= limit:
+        caller = Caller(OTHERS, port=refusal.caller.port, worker=refusal.caller.worker)
+        refusal = replace(refusal, caller=caller, what="", reason=reason_beyond)
+    known = records.get(refusal.key)
+    if known is None:
+        records[refusal.key] = refusal
+    else:
+        known.count += refusal.count
 
 
 def address_of(source: str) -> str:
