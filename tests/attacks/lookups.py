@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Self
 
 from tests.remoting.port import lookup
-from tests.runtime.running import Running
 from tests.support.peers import Peer
 
 PAUSE_S = 0.002
@@ -17,8 +16,8 @@ PAUSE_S = 0.002
 class Lookups:
     """Looks a topic up every few milliseconds, and keeps the codes of the answers and how long they took."""
 
-    def __init__(self, service: Running, topic: str) -> None:
-        self._program = (sys.executable, "-m", "tests.attacks.lookups", service.remoting, topic)
+    def __init__(self, address: str, topic: str) -> None:
+        self._program = (sys.executable, "-m", "tests.attacks.lookups", address, topic)
         self.codes: set[int] = set()
         self.longest = 0.0
 

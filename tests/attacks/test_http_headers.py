@@ -49,7 +49,7 @@ async def test_endless_headers_are_refused(
         await connect_http(service) as attacker,
     ):
         await register(peer)
-        async with Lookups(service, "TopicA") as lookups, HighestMemory(service) as memory:
+        async with Lookups(service.remoting, "TopicA") as lookups, HighestMemory(service) as memory:
             looking = asyncio.create_task(lookups.run(3))
             await send(attacker, *pieces)
             assert await status_of(attacker) in (0, 400, 431)

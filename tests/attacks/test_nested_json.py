@@ -41,7 +41,7 @@ async def test_a_large_body_stops_no_lookup_and_takes_no_memory(
         await connect_http(service) as attacker,
     ):
         await register(peer)
-        async with Lookups(service, "TopicA") as lookups, HighestMemory(service) as memory:
+        async with Lookups(service.remoting, "TopicA") as lookups, HighestMemory(service) as memory:
             await lookups.run(0.5)
             looking = asyncio.create_task(lookups.run(3))
             await attacker.send(head.encode(), body)
