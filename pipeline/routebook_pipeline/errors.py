@@ -118,7 +118,7 @@ def translate_error(error: BaseException) -> PipelineError | None:
 
 def _as_pipeline_error(error: BaseException) -> PipelineError | None:
     module = type(error).__module__.split(".")[0]
-    text = str(error)
+    text = _text_of(error)
     known = unwrap_spark_error(error) or _file_missing(text) or _disk_full(text)
     if known is not None:
         return known
@@ -134,6 +134,14 @@ def _as_pipeline_error(error: BaseException) -> PipelineError | None:
     if is_of_spark:
         return UnreachableError(f"Spark failed: {_first_line(text).rstrip('.')}. {ADVICE}")
     return None
+
+
+def _text_of(error: BaseException) -> str:
+    """Py4J asks Java for the text of an error, which fails when Java has ended."""
+    try:
+        return str(error)
+    except OSError:
+        return _JAVA_ENDED[0]
 
 
 def _file_missing(text: str) -> PipelineError | None:

@@ -46,6 +46,29 @@ class Window:
         return self.end_ms - self.start_ms
 
 
+DAY_NUMBER: Final = "day_number"
+"""Column of answers over `Days`: the days between 1970-01-01 and the day of the row."""
+
+
+@dataclass(frozen=True)
+class Days(Window):
+    """Every UTC day between start and end, which are midnights, as a window of its own. The last one may end early.
+
+    A question over them is computed in one pass, and its rows have the column `DAY_NUMBER`. Every row must be ordered
+    in the same way by time and by `ord`, and no loss may lie in these days: only then does the history until the end of
+    a day consist of the same rows whether later days are read too or not.
+    """
+
+    @property
+    def numbers(self) -> range:
+        return range(self.start_ms // DAY_MS, -(-self.end_ms // DAY_MS))
+
+    @property
+    def windows(self) -> "list[Window]":
+        starts = [number * DAY_MS for number in self.numbers]
+        return [Window(start, min(start + DAY_MS, self.end_ms)) for start in starts]
+
+
 @dataclass(frozen=True)
 class Instant:
     """A point in the history: all entries up to `ms` (inclusive), or up to the entry `ord` (inclusive).

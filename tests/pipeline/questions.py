@@ -85,7 +85,7 @@ QUESTIONS: Mapping[str, Question] = {
     "churn": _both(_CLUSTER, churn.by_cluster, oracle_churn.by_cluster),
     "capacity": Question(
         ("cluster", "at_ms"),
-        lambda history, window: capacity.by_cluster(history, _instants(window), DEFAULTS),
+        lambda history, window: capacity.at_times(history, _instants(window), DEFAULTS),
         lambda rows, window: oracle_capacity.by_cluster(rows, _instants(window), DEFAULTS),
     ),
     "exposure by cluster": _both("cluster day", exposure.by_cluster, oracle_exposure.by_cluster),

@@ -80,17 +80,6 @@ def _over_window(schema: StructType, compute: Callable[[History, Window, Thresho
     return Computation(schema, lambda inputs: compute(inputs.history, inputs.window, inputs.thresholds))
 
 
-def _capacity(inputs: QuestionInput) -> DataFrame:
-    return capacity.by_cluster(inputs.history, capacity_instants(inputs.window), inputs.thresholds)
-
-
-def capacity_instants(window: Window) -> list[int]:
-    """The instants at which the capacity is computed: every midnight in the window, and its end."""
-    if window.length_ms == 0:
-        return []
-    return sorted({*capacity.midnights(window), window.end_ms - 1})
-
-
 def _events(inputs: QuestionInput) -> DataFrame:
     chosen = inputs.selection
     return events.events(
@@ -122,7 +111,7 @@ COMPUTATIONS: Final[dict[tuple[str, str], Computation]] = {
     ("heartbeat-gaps", "cluster"): _over_window(schemas.HEARTBEAT_GAPS, heartbeat_gaps.by_cluster),
     ("heartbeat-gaps", "seat"): _over_window(schemas.HEARTBEAT_GAPS, heartbeat_gaps.by_seat),
     ("churn", "cluster"): _over_window(schemas.CHURN, churn.by_cluster),
-    ("capacity", "cluster"): Computation(schemas.CAPACITY, _capacity),
+    ("capacity", "cluster"): _over_window(schemas.CAPACITY, capacity.by_cluster),
     ("exposure", "cluster"): _over_window(schemas.EXPOSURE_BY_CLUSTER, exposure.by_cluster),
     ("exposure", "group"): _over_window(schemas.EXPOSURE_BY_GROUP, exposure.by_group),
     ("failovers", "each"): _over_window(schemas.FAILOVERS, failovers.each),
@@ -378,11 +367,11 @@ def history_extent(lake: Lake, url_env: str | None) -> HistoryExtent:
     if newest is not None:
         problem = _lag(pinned, newest)
     position = pinned.position
-    first_ord = min((file.first_ord for file in pinned.files if file.first_ord is not None), default=None)
+    first_ord = pinned.files.lowest("first_ord")
     return HistoryExtent(
         complete_until_ms=complete_until(lake, newest),
         now_ms=time.time_ns() // 1_000_000 if newest is None else newest.now_ms,
-        since_ms=min((file.first_ms for file in pinned.files if file.first_ms is not None), default=None),
+        since_ms=pinned.files.lowest("first_ms"),
         newest=(0, 0) if position is None else astuple(position),
         first=HistoryExtent.first if first_ord is None else astuple(Position.of(first_ord)),
         store_problem=problem,

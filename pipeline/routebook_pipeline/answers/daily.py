@@ -1,8 +1,11 @@
 """Answers stored by day, for dashboards and for tools other than Spark.
 
-A day of an answer is replaced as a whole, in one commit. The same commit records what the day was computed from. A day
-whose record shows that nothing has changed since is skipped, so a rerun is cheap. Late entries, imports, reparsed
-entries and changed thresholds make the affected days stale, and the next run computes them again.
+A day of an answer is replaced as a whole. The same commit records what the day was computed from. A day whose record
+shows that nothing has changed since is skipped, so a rerun is cheap. Late entries, imports, reparsed entries and
+changed thresholds make the affected days stale, and the next run computes them again.
+
+Days that follow each other are computed together: one Spark job and one commit for each answer. Days with late entries,
+holes or forks are computed alone (`Days` says why).
 """
 
 import hashlib
@@ -11,17 +14,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.answers.catalogue import QUESTIONS
 from routebook_pipeline.answers.computation import COMPUTATIONS, AnswerContext, QuestionInput, question_inputs
 from routebook_pipeline.answers.coverage import HistoryExtent, ResolvedWindow
-from routebook_pipeline.history import DAY_MS, DEFAULTS, Thresholds, Window
+from routebook_pipeline.history import DAY_MS, DAY_NUMBER, DEFAULTS, Days, Thresholds, Window
 from routebook_pipeline.lake.snapshots import CumulativeStats
-from routebook_pipeline.lake.tables import Lake, Table, all_records
-from routebook_pipeline.lake.transactions import ConcurrentCommitError, commit_files, write_attempt
+from routebook_pipeline.lake.tables import Files, Lake, Table, all_records
+from routebook_pipeline.lake.transactions import ConcurrentCommitError, commit_files, utc_day, write_attempt
 from routebook_pipeline.times import day_of
+from routebook_pipeline.transforms.churn import one_cluster_per_broker
+from routebook_pipeline.transforms.losses import marks_of
+from routebook_pipeline.transforms.timeline import Timeline
 
 _RECORD_SUFFIXES: Final = {
     "changes": "",
@@ -131,10 +137,18 @@ STORED_ANSWERS: Final = tuple(
 class _Day:
     """A day whose answers are computed."""
 
-    name: str
-    context: AnswerContext
+    window: Window
     available: Provenance
-    recompute: bool
+    stale: tuple[StoredAnswer, ...]
+
+    @property
+    def name(self) -> str:
+        return day_of(self.window.start_ms)
+
+
+MAX_DAYS: Final = 100
+"""Days that are computed together. Each adds a row per seat and per queue to what Spark sorts."""
+_MOVES_WITH_ITS_BROKER: Final = "churn"
 
 
 def days_between(start_ms: int, end_ms: int) -> Iterator[Window]:
@@ -160,10 +174,11 @@ def refresh(
 
     `recompute`: also those that are up to date. `should_stop` is checked between answers.
     """
-    changes = CumulativeStats(lake.changes.pin().files)
-    pulses = CumulativeStats(lake.pulses.pin().files if lake.pulses.exists() else [])
+    files = lake.changes.pin().files
+    changes = CumulativeStats(files)
+    pulses = CumulativeStats(lake.pulses.pin().files if lake.pulses.exists() else None)
     records = {stored: stored.records(lake) for stored in answers}
-    computed = 0
+    stale_days = []
     for window in days:
         until_ms = min(window.end_ms, extent.complete_until_ms)
         if until_ms <= window.start_ms:
@@ -172,45 +187,130 @@ def refresh(
         available = Provenance(
             changes.newest(name), changes.raw(name), pulses.newest(name), until_ms, fingerprint(thresholds)
         )
-        stale = [one for one in answers if recompute or not one.is_up_to_date(records[one], name, available)]
+        stale = tuple(one for one in answers if recompute or not one.is_up_to_date(records[one], name, available))
         if stale:
-            resolved = ResolvedWindow(Window(window.start_ms, until_ms), until_ms)
-            day = _Day(name, AnswerContext(lake, extent, resolved, thresholds), available, recompute)
-            for number, (stored, is_ours) in enumerate(_compute_day(spark, day, stale), 1):
-                computed += is_ours
-                what = "computed" if is_ours else "another process has computed"
-                report_progress(f"{name}: {what} {stored.name} ({number} of {len(stale)})")
-                if should_stop():
-                    return computed
+            stale_days.append(_Day(Window(window.start_ms, until_ms), available, stale))
+    computed = 0
+    refreshing = _Refresh(spark, lake, extent, thresholds, recompute)
+    for together in _together(stale_days, files):
+        for stored, done in refreshing.compute(together):
+            computed += len(done)
+            others = [day for day in together if stored in day.stale and day.name not in done]
+            for day in (*done, *(day.name for day in others)):
+                what = "computed" if day in done else "another process has computed"
+                report_progress(f"{day}: {what} {stored.name} ({len(together)} days together)")
+            if should_stop():
+                return computed
     return computed
 
 
-def _compute_day(spark: SparkSession, day: _Day, stale: list[StoredAnswer]) -> Iterator[tuple[StoredAnswer, bool]]:
-    """Computes one answer after the other; False for an answer that another process has stored meanwhile."""
-    with question_inputs(spark, day.context, [QUESTIONS[stored.key[0]] for stored in stale]) as inputs:
-        for stored in stale:
-            yield stored, _replace_day(inputs, stored, day)
+def _together(days: Sequence[_Day], files: Files) -> Iterator[list[_Day]]:
+    """Days that follow each other, and whose rows have the same order by day and by `ord`."""
+    highest, late = -1, set()
+    for one in files.by_day():
+        if one.first_ord <= highest:
+            late.add(one.day)
+        highest = max(highest, one.last_ord)
+    group: list[_Day] = []
+    for day in days:
+        follows = bool(group) and day.window.start_ms == group[-1].window.start_ms + DAY_MS
+        if group and (not follows or day.name in late or len(group) == MAX_DAYS):
+            yield group
+            group = []
+        group.append(day)
+    if group:
+        yield group
 
 
-def _replace_day(inputs: QuestionInput, stored: StoredAnswer, day: _Day) -> bool:
-    """False if another process has stored this day meanwhile, from the same history or a newer state of it."""
-    table = stored.table(day.context.lake)
-    table.create()
-    ours = stored.provenance(day.available)
-    records = ours.records(stored.name, day.name)
-    metadata = {"thresholds": json.dumps(asdict(inputs.thresholds))}
-    rows = COMPUTATIONS[stored.key].compute(inputs).coalesce(1).withColumn(table.partition, F.lit(day.name))
-    with write_attempt(table) as attempt:
-        attempt.write(rows)
-        while True:
-            pinned = table.pin()
-            present = Provenance.recorded(all_records(pinned), stored.name, day.name)
-            if present is not None and (present.is_newer_than(ours) or (present.satisfies(ours) and not day.recompute)):
-                attempt.remove()
-                return False
-            try:
-                commit_files(pinned, attempt.added, records=records, metadata=metadata, replaced_day=day.name)
-            except ConcurrentCommitError:
-                # Another process has just committed a day of this answer: check again.
-                continue
-            return True
+@dataclass(frozen=True)
+class _Refresh:
+    spark: SparkSession
+    lake: Lake
+    extent: HistoryExtent
+    thresholds: Thresholds
+    recompute: bool
+
+    def compute(self, days: Sequence[_Day]) -> Iterator[tuple[StoredAnswer, list[str]]]:
+        """One answer after the other, with the days that this call has stored: another process may have stored the
+        others meanwhile.
+        """
+        first, last = days[0].window, days[-1].window
+        window = first if len(days) == 1 else Days(first.start_ms, last.end_ms)
+        stale = [one for one in STORED_ANSWERS if any(one in day.stale for day in days)]
+        context = AnswerContext(self.lake, self.extent, ResolvedWindow(window, window.end_ms), self.thresholds)
+        with question_inputs(self.spark, context, [QUESTIONS[stored.key[0]] for stored in stale]) as inputs:
+            if isinstance(window, Days):
+                parts = list(_without_losses(days, {loss.ms // DAY_MS for loss in marks_of(inputs.history).losses}))
+                if len(parts) > 1:
+                    for part in parts:
+                        yield from self.compute(part)
+                    return
+                Timeline.of(inputs.history, window, self.thresholds).persist()
+            for stored in stale:
+                to_store = [day for day in days if stored in day.stale]
+                if (
+                    len(days) > 1
+                    and stored.key[0] == _MOVES_WITH_ITS_BROKER
+                    and not one_cluster_per_broker(inputs.history)
+                ):
+                    for day in to_store:
+                        yield from self.compute([replace(day, stale=(stored,))])
+                else:
+                    yield stored, self._replace(inputs, stored, to_store)
+
+    def _replace(self, inputs: QuestionInput, stored: StoredAnswer, days: Sequence[_Day]) -> list[str]:
+        """The names of the days that were stored. A day is left out if another process has stored it meanwhile, from
+        the same history or a newer state of it.
+        """
+        table = stored.table(self.lake)
+        table.create()
+        metadata = {"thresholds": json.dumps(asdict(inputs.thresholds))}
+        with write_attempt(table) as attempt:
+            attempt.write(_partitioned(COMPUTATIONS[stored.key].compute(inputs), table.partition, days))
+            while True:
+                pinned = table.pin()
+                present = all_records(pinned)
+                ours = [day.name for day in days if not self._is_overtaken(present, stored, day)]
+                if not ours:
+                    attempt.remove()
+                    return []
+                records = {
+                    name: number
+                    for day in days
+                    if day.name in ours
+                    for name, number in stored.provenance(day.available).records(stored.name, day.name).items()
+                }
+                added = [action for action in attempt.added if action.partition_values[table.partition] in ours]
+                try:
+                    commit_files(pinned, added, records=records, metadata=metadata, replaced_days=ours)
+                except ConcurrentCommitError:
+                    # Another process has just committed a day of this answer: check again.
+                    continue
+                return ours
+
+    def _is_overtaken(self, records: Mapping[str, int], stored: StoredAnswer, day: _Day) -> bool:
+        present, ours = Provenance.recorded(records, stored.name, day.name), stored.provenance(day.available)
+        if present is None:
+            return False
+        return present.is_newer_than(ours) or (present.satisfies(ours) and not self.recompute)
+
+
+def _without_losses(days: Sequence[_Day], lost: set[int]) -> Iterator[list[_Day]]:
+    """A day with a hole or fork is computed alone."""
+    part: list[_Day] = []
+    for day in days:
+        if day.window.start_ms // DAY_MS in lost:
+            yield from filter(None, (part, [day]))
+            part = []
+        else:
+            part.append(day)
+    yield from filter(None, (part,))
+
+
+def _partitioned(rows: DataFrame, partition: str, days: Sequence[_Day]) -> DataFrame:
+    """The rows of these days, each in one file."""
+    if DAY_NUMBER not in rows.columns:
+        return rows.coalesce(1).withColumn(partition, F.lit(days[0].name))
+    numbers = [day.window.start_ms // DAY_MS for day in days]
+    named = rows.where(F.col(DAY_NUMBER).isin(numbers)).withColumn(partition, utc_day(F.col(DAY_NUMBER) * DAY_MS))
+    return named.drop(DAY_NUMBER).repartition(partition)

@@ -5,24 +5,19 @@ Everything is read from one pinned version of each table. Files are selected by 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from pyarrow import compute
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.errors import UnreachableError
-from routebook_pipeline.history import DAY_MS, HOUR_MS, History, Instant, Window
-from routebook_pipeline.lake.snapshots import Snapshot, build, newest_before
+from routebook_pipeline.history import History, Instant, Window
+from routebook_pipeline.lake.snapshots import MAX_SNAPSHOT_AGE_MS, Snapshot, build, newest_before
 from routebook_pipeline.lake.snapshots import start_ms as day_start_ms
 from routebook_pipeline.lake.tables import Lake, PinnedTable
 from routebook_pipeline.source.stream import StreamEnd
 from routebook_pipeline.times import day_of
-
-MAX_SNAPSHOT_AGE_MS: Final = 3 * DAY_MS
-"""With an older snapshot, reading the changes after it takes longer than building a new one, once."""
-PULSE_DELAY_MS: Final = HOUR_MS
-"""A worker writes its heartbeat gaps once a minute, but may be delayed."""
+from routebook_pipeline.transforms.heartbeat_gaps import PULSE_DELAY_MS
 
 Log = Callable[[str], None]
 

@@ -17,11 +17,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.errors import WrongUsageError
-from routebook_pipeline.lake.tables import DataFile, Lake, PinnedTable, all_records
+from routebook_pipeline.history import DAY_MS
+from routebook_pipeline.lake.tables import Files, Lake, PinnedTable, all_records
 from routebook_pipeline.lake.transactions import ConcurrentCommitError, commit_files, write_attempt
 from routebook_pipeline.times import day_of
 from routebook_pipeline.transforms.snapshots import reduce
 
+MAX_SNAPSHOT_AGE_MS: Final = 3 * DAY_MS
+"""With an older snapshot, reading the changes after it takes longer than building a new one, once."""
 FILES: Final = 4
 TRIES: Final = 5
 
@@ -45,17 +48,14 @@ def days_from_to(first: str, last: str) -> list[str]:
 class CumulativeStats:
     """Statistics from a table's log: for each day, of its files and of those of all days before."""
 
-    def __init__(self, files: Iterable[DataFile]) -> None:
-        of_day: dict[str, tuple[int, int]] = {}
-        for file in files:
-            newest, raw = of_day.get(file.day, (0, 0))
-            # Without a count, any row may be raw text.
-            of_day[file.day] = max(newest, file.last_ord or 0), raw + file.rows - (file.readable_rows or 0)
-        self._days = sorted(of_day)
+    def __init__(self, files: Files | None) -> None:
+        """None: the table does not exist yet."""
+        of_days = [] if files is None else files.by_day()
+        self._days = [one.day for one in of_days]
         self._stats: list[tuple[int, int]] = []
         newest = raw = 0
-        for day in self._days:
-            newest, raw = max(newest, of_day[day][0]), raw + of_day[day][1]
+        for one in of_days:
+            newest, raw = max(newest, one.last_ord), raw + one.raw
             self._stats.append((newest, raw))
 
     def newest(self, day: str) -> int:
@@ -94,13 +94,10 @@ def newest_before(lake: Lake, changes: PinnedTable, ms: int, last_ord: int | Non
         return None
     pinned = lake.snapshots.pin()
     stats = CumulativeStats(changes.files)
-    days: dict[str, int] = {}
-    for file in pinned.files:
-        if start_ms(file.day) <= ms:
-            days[file.day] = max(days.get(file.day, 0), file.last_ord or 0)
-    for day in sorted(days, reverse=True):
-        if (last_ord is None or days[day] <= last_ord) and _is_valid(day, pinned.record, stats):
-            return Snapshot(day, pinned)
+    for one in reversed(pinned.files.by_day()):
+        is_before = start_ms(one.day) <= ms and (last_ord is None or one.last_ord <= last_ord)
+        if is_before and _is_valid(one.day, pinned.record, stats):
+            return Snapshot(one.day, pinned)
     return None
 
 
@@ -130,7 +127,7 @@ def build(spark: SparkSession, lake: Lake, day: str, *, rebuild: bool = False) -
             with write_attempt(table) as attempt:
                 attempt.write(reduce(rows).coalesce(FILES).withColumn(table.partition, F.lit(day)))
                 records = _records(day, position.ord, stats)
-                commit_files(pinned, attempt.added, records=records, replaced_day=day)
+                commit_files(pinned, attempt.added, records=records, replaced_days=[day])
         except ConcurrentCommitError:
             continue
         return True
@@ -144,25 +141,39 @@ def build_days(
     rebuild: bool = False,
     log: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
-    """Builds the snapshots of these days that are missing or stale, with `rebuild` all. Returns the days built."""
+    """Builds snapshots until every question about these days finds one that is recent enough, and one of the last day.
+    With `rebuild`, those that exist are built again. Returns the days built.
+
+    Many days at once get a snapshot every third day: each holds the whole state of the fleet, and a question about a
+    day in between reads the changes of two days more.
+    """
     built = []
-    for day in days if rebuild else _days_to_build(lake, days):
+    for day in _days_to_build(lake, days, rebuild=rebuild):
         if build(spark, lake, day, rebuild=rebuild):
             log(f"snapshot of {day}")
             built.append(day)
     return built
 
 
-def _days_to_build(lake: Lake, days: Iterable[str]) -> list[str]:
+def _days_to_build(lake: Lake, days: Iterable[str], *, rebuild: bool) -> list[str]:
     """Opens each table once, however many days are given."""
     changes = lake.changes.pin()
     closed = set(_closed_days(changes))
-    possible = [day for day in days if day in closed]
-    if not possible or not lake.snapshots.exists():
-        return possible
-    pinned, stats = lake.snapshots.pin(), CumulativeStats(changes.files)
-    records, existing = all_records(pinned), {file.day for file in pinned.files}
-    return [day for day in possible if day not in existing or not _is_valid(day, records.get, stats)]
+    possible = sorted(day for day in days if day in closed)
+    valid: set[str] = set()
+    if possible and lake.snapshots.exists():
+        pinned, stats = lake.snapshots.pin(), CumulativeStats(changes.files)
+        records, existing = all_records(pinned), pinned.files.days
+        valid = {day for day in existing if _is_valid(day, records.get, stats)}
+    chosen = []
+    last = max((day for day in valid if possible and day < possible[0]), default=None)
+    for day in possible:
+        is_due = last is None or start_ms(day) - start_ms(last) >= MAX_SNAPSHOT_AGE_MS or day == possible[-1]
+        if (day in valid and rebuild) or (day not in valid and is_due):
+            chosen.append(day)
+        if day in valid or is_due:
+            last = day
+    return chosen
 
 
 def closed_days(lake: Lake) -> list[str]:

@@ -71,6 +71,17 @@ class DataFile:
     """None when the log has no count."""
 
 
+@dataclass(frozen=True)
+class DayFiles:
+    """The files of one day of a table, summed up."""
+
+    day: str
+    first_ord: int
+    last_ord: int
+    raw: int
+    """Rows that could not be parsed."""
+
+
 _COLUMNS: Final = {
     "path": "path",
     "size": "size_bytes",
@@ -122,6 +133,22 @@ class Files(Sequence[DataFile]):
 
     def highest(self, name: str) -> int | None:
         return cast("int | None", compute.max(self._table.column(name)).as_py())
+
+    @property
+    def days(self) -> list[str]:
+        return cast("list[str]", sorted(compute.unique(self._table.column("day")).to_pylist()))
+
+    def by_day(self) -> "list[DayFiles]":
+        """By rising day, from sums that Arrow makes: a list of all files would need a gigabyte for a long history."""
+        # Without a count, any row may be raw text.
+        readable = compute.coalesce(self._table.column("readable_rows"), pyarrow.scalar(0, pyarrow.int64()))
+        raw = compute.subtract(self._table.column("rows"), readable)
+        grouped = self._table.append_column("raw", raw).group_by("day")
+        sums = grouped.aggregate([("first_ord", "min"), ("last_ord", "max"), ("raw", "sum")])
+        return [
+            DayFiles(row["day"], row["first_ord_min"] or 0, row["last_ord_max"] or 0, row["raw_sum"] or 0)
+            for row in sums.sort_by("day").to_pylist()
+        ]
 
     @property
     def rows(self) -> int:

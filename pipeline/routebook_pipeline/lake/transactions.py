@@ -148,30 +148,30 @@ def commit_files(
     records: dict[str, int],
     metadata: dict[str, Any] | None = None,
     removed: Sequence[DataFile] | None = None,
-    replaced_day: str | None = None,
+    replaced_days: Sequence[str] = (),
     same_rows: bool = False,
 ) -> None:
     """One commit. It sets `records`: ConcurrentCommitError when another commit since `pinned` changed one of them. A
     commit that removes files also changes REWRITES.
 
-    `removed`: files that the added ones replace; with `same_rows`, the rows are the same. `replaced_day`: all files of
-    this day are replaced.
+    `removed`: files that the added ones replace; with `same_rows`, the rows are the same. `replaced_days`: all files of
+    these days are replaced. A writer of such a day must change a record of it.
     """
     partition = pinned.table.partition
-    if removed or replaced_day is not None:
+    removed = [*(removed or []), *pinned.files.where(compute.field("day").isin(list(replaced_days)))]
+    if removed or replaced_days:
         records = {**records, REWRITES: (pinned.record(REWRITES) or 0) + 1}
     for action in added:
         action.data_change = not same_rows
     # `vacuum` deletes a removed file some days after this time.
     now_ms = time.time_ns() // 1_000_000
-    gone = [RemoveAction(file.path, not same_rows, now_ms, file.size, {partition: file.day}) for file in removed or []]
+    gone = [RemoveAction(file.path, not same_rows, now_ms, file.size, {partition: file.day}) for file in removed]
     with pinned.table.reaching("written to"), _conflicts():
         pinned.delta.create_write_transaction(
             [*added, *gone],
-            mode="append" if replaced_day is None else "overwrite",
+            mode="append",
             schema=pinned.delta.schema(),
             partition_by=[partition],
-            partition_filters=None if replaced_day is None else [(partition, "=", replaced_day)],
             commit_properties=CommitProperties(
                 app_transactions=[Transaction(name, number) for name, number in records.items()],
                 custom_metadata=metadata or {},

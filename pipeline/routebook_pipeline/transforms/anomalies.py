@@ -10,15 +10,20 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as W  # noqa: N817 `Window` is a class of ours
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
-from routebook_pipeline.history import DEFAULTS, ERA_SHIFT, HOUR_MS, History, Thresholds, Window
+from routebook_pipeline.history import DEFAULTS, ERA_SHIFT, HOUR_MS, Days, History, Thresholds, Window
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.schemas import ANOMALIES
 from routebook_pipeline.transforms import capacity, exposure, failovers, failures
 from routebook_pipeline.transforms.frames import (
     before_end,
+    end_of,
+    is_between,
     join_adjacent,
+    keys_of,
+    of_day,
     segments,
     select_schema,
+    start_of,
     starts_inside,
     version_of,
 )
@@ -50,6 +55,7 @@ SEVERITIES: Final = {
 
 def finding(
     found: DataFrame,
+    window: Window,
     rule: str,
     subject: Column,
     *,
@@ -59,6 +65,7 @@ def finding(
     versions: Column,
 ) -> DataFrame:
     return found.select(
+        *keys_of(window),
         F.lit(rule).alias("rule"),
         F.lit(SEVERITIES[rule]).alias("severity"),
         subject.alias("subject"),
@@ -91,7 +98,7 @@ _DEVIATIONS_PER_MAD: float = 1.4826
 def late_heartbeats(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
     hours = (
         inside(history, window)
-        .groupBy("cluster", _hour("to_ms").alias("hour"))
+        .groupBy(*keys_of(window), "cluster", _hour("to_ms").alias("hour"))
         .agg(
             F.sum("count").alias("number"),
             F.sum(F.when(is_late(thresholds), F.col("count")).otherwise(0)).alias("late"),
@@ -101,6 +108,7 @@ def late_heartbeats(history: History, window: Window, thresholds: Thresholds) ->
     )
     return finding(
         _with_bounds(hours),
+        window,
         "late-heartbeats",
         subject_of("cluster"),
         between=("from_ms", "to_ms"),
@@ -147,7 +155,8 @@ def churn_spike(history: History, window: Window, thresholds: Thresholds) -> Dat
         .where(F.col("number") > F.col("limit"))
     )
     return finding(
-        _with_bounds(found),
+        of_day(_with_bounds(found), window, "from_ms"),
+        window,
         "churn-spike",
         subject_of("cluster"),
         between=("from_ms", "to_ms"),
@@ -213,13 +222,14 @@ def anomalies(history: History, window: Window, thresholds: Thresholds = DEFAULT
     # Five rules are about seats and two about queues.
     Timeline.of(history, window, thresholds).persist()
     return select_schema(
-        reduce(DataFrame.unionByName, [rule(history, window, thresholds) for rule in rules]), ANOMALIES
+        reduce(DataFrame.unionByName, [rule(history, window, thresholds) for rule in rules]), ANOMALIES, window
     )
 
 
 def _flapping(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
     return finding(
         failures.episodes(history, window, thresholds),
+        window,
         "flapping",
         subject_of("cluster", "broker", "broker_id"),
         between=("first_ms", "last_ms"),
@@ -236,16 +246,17 @@ def _mass_loss(history: History, window: Window, thresholds: Thresholds) -> Data
     thresholds are one finding.
     """
     is_loss = (F.col("state") == DOWN) & F.col("unplanned") & (F.col("before") == UP) & starts_inside(window)
-    lost = _with_up_seats(Timeline.of(history, window, thresholds).intervals).where(is_loss)
+    lost = _with_up_seats(Timeline.of(history, window, thresholds).each_interval, window).where(is_loss)
     # The time is cut into slots, so that the losses of one cluster are more than one task. Each slot also has the
     # losses just before it.
     slot_ms = _SLOT_LENGTHS * max(1, thresholds.mass_loss_ms)
     slots = F.array_distinct(
         F.array(_slot(F.col("start_ms"), slot_ms), _slot(F.col("start_ms") + thresholds.mass_loss_ms, slot_ms))
     )
-    in_slot = W.partitionBy("cluster", "slot")
+    keys = [*keys_of(window), "cluster"]
+    in_slot = W.partitionBy(*keys, "slot")
     recent = in_slot.orderBy("start_ms").rangeBetween(-thresholds.mass_loss_ms, 0)
-    by_time = W.partitionBy("cluster").orderBy("start_ms", "ord")
+    by_time = W.partitionBy(*keys).orderBy("start_ms", "ord")
     fires = (F.col("number") >= thresholds.mass_loss_minimum) & (F.col("share") >= thresholds.mass_loss_share)
     stretches = (
         lost.withColumn("slot", F.explode(slots))
@@ -255,7 +266,7 @@ def _mass_loss(history: History, window: Window, thresholds: Thresholds) -> Data
         .where((F.col("slot") == _slot(F.col("start_ms"), slot_ms)) & fires)
         .withColumn("begins_stretch", F.when(F.col("first_ms") > F.lag("start_ms").over(by_time), 1).otherwise(0))
         .withColumn("stretch", F.sum("begins_stretch").over(by_time))
-        .groupBy("cluster", "stretch")
+        .groupBy(*keys, "stretch")
         .agg(F.min("first_ms").alias("first_ms"), F.max("start_ms").alias("last_ms"), F.max("share").alias("share"))
     )
     of_slot = stretches.withColumn(
@@ -263,14 +274,15 @@ def _mass_loss(history: History, window: Window, thresholds: Thresholds) -> Data
     )
     in_stretch = F.col("start_ms").between(F.col("first_ms"), F.col("last_ms"))
     firing = (
-        lost.select("cluster", "start_ms", "ord", _slot(F.col("start_ms"), slot_ms).alias("slot"))
-        .join(F.broadcast(of_slot), ["cluster", "slot"])
+        lost.select(*keys, "start_ms", "ord", _slot(F.col("start_ms"), slot_ms).alias("slot"))
+        .join(F.broadcast(of_slot), [*keys, "slot"])
         .where(in_stretch)
-        .groupBy("cluster", "stretch", "first_ms", "last_ms", "share")
+        .groupBy(*keys, "stretch", "first_ms", "last_ms", "share")
         .agg(F.collect_list(version_of()).alias("versions"))
     )
     return finding(
         firing,
+        window,
         "mass-loss",
         subject_of("cluster"),
         between=("first_ms", "last_ms"),
@@ -292,13 +304,15 @@ _BUCKET_BITS: Final = 11
 """Entries of 2,048 versions are summed in one task. A history of ten thousand million has five million sums."""
 
 
-def _with_up_seats(intervals: DataFrame) -> DataFrame:
+def _with_up_seats(intervals: DataFrame, window: Window) -> DataFrame:
     """The intervals with `up_before`: the number of the cluster's UP seats just before, by `ord`.
 
     Running sums within buckets of the history, and over the sums of the earlier buckets: one running sum would be one
     task for each cluster.
     """
-    step = F.when(F.col("state") == UP, 1).when(F.col("before") == UP, -1).otherwise(0)
+    # Over several days, what ended before them is left out: there is no UP for such a DOWN to end.
+    has_ended = (F.col("before") == UP) & (F.lit(not isinstance(window, Days)) | is_between(window, "start_ms"))
+    step = F.when(F.col("state") == UP, 1).when(has_ended, -1).otherwise(0)
     rows = intervals.withColumns({"step": step, "bucket": F.shiftright("ord", _BUCKET_BITS)})
     earlier_buckets = W.partitionBy("cluster").orderBy("bucket").rowsBetween(W.unboundedPreceding, -1)
     earlier_rows = W.partitionBy("cluster", "bucket").orderBy("ord").rowsBetween(W.unboundedPreceding, -1)
@@ -319,6 +333,7 @@ def _headless(history: History, window: Window, thresholds: Thresholds) -> DataF
     length = F.col("to_ms") - F.col("from_ms")
     return finding(
         failovers.masterless(Timeline.of(history, window, thresholds)).where(length > thresholds.headless_ms),
+        window,
         "headless",
         subject_of("cluster", "broker"),
         between=("from_ms", "to_ms"),
@@ -329,7 +344,7 @@ def _headless(history: History, window: Window, thresholds: Thresholds) -> DataF
 
 
 def _two_masters(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
-    in_order = W.partitionBy("cluster", "broker").orderBy("ms", "version")
+    in_order = W.partitionBy(*keys_of(window), "cluster", "broker").orderBy("ms", "version")
     names = ("from_address", "to_address", "ms", "version")
     found = (
         failovers.each(history, window, thresholds)
@@ -342,6 +357,7 @@ def _two_masters(history: History, window: Window, thresholds: Thresholds) -> Da
     )
     return finding(
         found,
+        window,
         "two-masters",
         subject_of("cluster", "broker"),
         between=("ms_before", "ms"),
@@ -355,6 +371,7 @@ def _slow_detection(history: History, window: Window, thresholds: Thresholds) ->
     limit = F.col("timeout_ms") + thresholds.slow_detection_ms
     return finding(
         exposure.detections(Timeline.of(history, window, thresholds)).where(F.col("detection_ms") > limit),
+        window,
         "slow-detection",
         subject_of("cluster", "broker", "broker_id"),
         between=("since_ms", "ms"),
@@ -365,9 +382,10 @@ def _slow_detection(history: History, window: Window, thresholds: Thresholds) ->
 
 
 def _skew(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
-    found = capacity.by_cluster(history, capacity.midnights(window), thresholds)
+    found = of_day(capacity.at_times(history, capacity.midnights(window), thresholds), window, "at_ms")
     return finding(
         found.where((F.col("peak") > thresholds.skew_peak) & (F.col("groups") >= thresholds.skew_groups)),
+        window,
         "skew",
         subject_of("cluster"),
         between=("at_ms", "at_ms"),
@@ -380,15 +398,18 @@ def _skew(history: History, window: Window, thresholds: Thresholds) -> DataFrame
 def _read_only(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
     """The master is UP, and no queue of the group is writable, although one was before."""
     timeline = Timeline.of(history, window, thresholds)
-    keys = ["cluster", "broker"]
+    group = ["cluster", "broker"]
+    keys = [*keys_of(window), *group]
     masters = timeline.intervals.where((F.col("state") == UP) & (F.col("broker_id") == 0)).select(
         *keys, "from_ms", "to_ms", F.lit(1).alias("up"), F.lit(0).alias("none"), F.lit(None).cast("long").alias("ord")
     )
     none = losses_of_writability(writable_totals(timeline.queues)).join(masters.select(*keys).distinct(), "broker")
-    spans = none.select(
+    lasts = F.coalesce("until_ms", end_of(window))
+    is_in_window = (F.col("ms") < end_of(window)) & (lasts >= start_of(window))
+    spans = none.where(is_in_window).select(
         *keys,
-        F.greatest("ms", F.lit(window.start_ms)).alias("from_ms"),
-        F.coalesce("until_ms", F.lit(window.end_ms)).alias("to_ms"),
+        F.greatest("ms", start_of(window)).alias("from_ms"),
+        F.least(lasts, end_of(window)).alias("to_ms"),
         F.lit(0).alias("up"),
         F.lit(1).alias("none"),
         "ord",
@@ -404,6 +425,7 @@ def _read_only(history: History, window: Window, thresholds: Thresholds) -> Data
     ).where(length > thresholds.read_only_ms)
     return finding(
         found,
+        window,
         "read-only",
         subject_of("cluster", "broker"),
         between=("from_ms", "to_ms"),
@@ -435,18 +457,23 @@ def _history_faults(history: History, window: Window, thresholds: Thresholds) ->
     found = summary(history, window)
     if found.has_unreadable:
         is_unreadable = (F.col("code") == int(Kind.UNREADABLE)) & (F.col("row") == 0)
-        rows = before_end(history.changes, window).where(is_unreadable & starts_inside(window, "ms"))
+        rows = before_end(history.changes, window).where(is_unreadable & is_between(window))
         marked = marked.unionByName(_entry_faults("unreadable", rows))
     if found.has_late:
         marked = marked.unionByName(_entry_faults("late", late_entries(history, window)))
-    summed = marked.groupBy("what", "finding").agg(
-        F.min("ms").alias("first_ms"),
-        F.max("ms").alias("last_ms"),
-        F.sum("number").alias("number"),
-        all_versions().alias("versions"),
+    summed = (
+        of_day(marked, window)
+        .groupBy(*keys_of(window), "what", "finding")
+        .agg(
+            F.min("ms").alias("first_ms"),
+            F.max("ms").alias("last_ms"),
+            F.sum("number").alias("number"),
+            all_versions().alias("versions"),
+        )
     )
     return finding(
         summed,
+        window,
         "history",
         subject_of("what"),
         between=("first_ms", "last_ms"),

@@ -7,9 +7,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as W  # noqa: N817 `Window` is a class of ours
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
-from routebook_pipeline.history import DAY_MS, DEFAULTS, History, Thresholds, Window
+from routebook_pipeline.history import DAY_MS, DEFAULTS, Days, History, Thresholds, Window
 from routebook_pipeline.schemas import CAPACITY
-from routebook_pipeline.transforms.frames import select_schema
+from routebook_pipeline.transforms.frames import of_day, select_schema
 from routebook_pipeline.transforms.instants import Instants
 from routebook_pipeline.transforms.losses import literal_array
 from routebook_pipeline.transforms.route_table import READ, WRITE, table_at
@@ -20,7 +20,19 @@ def midnights(window: Window) -> list[int]:
     return list(range(-(-window.start_ms // DAY_MS) * DAY_MS, window.end_ms, DAY_MS))
 
 
-def by_cluster(history: History, times_ms: Sequence[int], thresholds: Thresholds = DEFAULTS) -> DataFrame:  # noqa: ARG001 the signature of all questions
+def instants_of(window: Window) -> list[int]:
+    """The instants at which the capacity is computed: every midnight in the window, and its end."""
+    if window.length_ms == 0:
+        return []
+    windows = window.windows if isinstance(window, Days) else [window]
+    return sorted({ms for one in windows for ms in (*midnights(one), one.end_ms - 1)})
+
+
+def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:
+    return select_schema(of_day(at_times(history, instants_of(window), thresholds), window, "at_ms"), CAPACITY, window)
+
+
+def at_times(history: History, times_ms: Sequence[int], thresholds: Thresholds = DEFAULTS) -> DataFrame:  # noqa: ARG001 the signature of all questions
     if not times_ms:
         return select_schema(
             history.changes.where(F.lit(False)).select(*[F.lit(None).alias(name) for name in CAPACITY.names]), CAPACITY

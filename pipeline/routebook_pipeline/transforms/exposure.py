@@ -6,7 +6,7 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.schemas import EXPOSURE_BY_CLUSTER, EXPOSURE_BY_GROUP
-from routebook_pipeline.transforms.frames import segments, select_schema, starts_inside
+from routebook_pipeline.transforms.frames import keys_of, segments, select_schema, starts_inside
 from routebook_pipeline.transforms.route_table import writable_totals
 from routebook_pipeline.transforms.seat_states import DOWN, SEAT
 from routebook_pipeline.transforms.timeline import Timeline
@@ -17,7 +17,7 @@ def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAUL
     lengths = F.sort_array(F.collect_list("detection_ms"))
     found = (
         _exposed(history, window, thresholds)
-        .groupBy("cluster", day.alias("day"))
+        .groupBy(*keys_of(window), "cluster", day.alias("day"))
         .agg(
             F.count("*").alias("number"),
             F.sum("detection_ms").alias("detection_ms"),
@@ -36,12 +36,13 @@ def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAUL
             }
         ),
         EXPOSURE_BY_CLUSTER,
+        window,
     )
 
 
 def by_group(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:
     """One sweep over the time of each group."""
-    keys = ["cluster", "broker"]
+    keys = [*keys_of(window), "cluster", "broker"]
     spans = _exposed(history, window, thresholds).withColumns({"from_ms": F.col("since_ms"), "to_ms": F.col("ms")})
     sums = {name: F.col(name) for name in ("detection_ms", "queue_ms")} | {"number": F.lit(1)}
     length = F.when(F.col("covering") > 0, F.col("to_ms") - F.col("from_ms")).otherwise(0)
@@ -50,7 +51,7 @@ def by_group(history: History, window: Window, thresholds: Thresholds = DEFAULTS
         .groupBy(*keys)
         .agg(F.sum(length).alias("exposed_ms"), *[F.sum(name).alias(name) for name in sums])
     )
-    return select_schema(found.withColumn("queue_seconds", F.col("queue_ms") / 1000), EXPOSURE_BY_GROUP)
+    return select_schema(found.withColumn("queue_seconds", F.col("queue_ms") / 1000), EXPOSURE_BY_GROUP, window)
 
 
 def detections(timeline: Timeline) -> DataFrame:
@@ -65,7 +66,7 @@ def detections(timeline: Timeline) -> DataFrame:
         .withColumn("since_ms", since)
         .where(F.col("since_ms").isNotNull())
         .withColumn("detection_ms", F.col("ms") - F.col("since_ms"))
-        .select(*SEAT, "ord", "ms", "since_ms", "detection_ms", "timeout_ms")
+        .select(*keys_of(timeline.window), *SEAT, "ord", "ms", "since_ms", "detection_ms", "timeout_ms")
     )
 
 

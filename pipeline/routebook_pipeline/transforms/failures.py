@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
 from routebook_pipeline.schemas import FAILURES, FLAPS
-from routebook_pipeline.transforms.frames import one_if, select_schema, starts_inside, version_of
+from routebook_pipeline.transforms.frames import keys_of, one_if, select_schema, starts_inside, version_of
 from routebook_pipeline.transforms.seat_states import DOWN, SEAT, UP, is_hand_over
 from routebook_pipeline.transforms.timeline import Timeline
 
@@ -29,7 +29,7 @@ def _summed(history: History, window: Window, thresholds: Thresholds, keys: list
     # Grouped by cause first, so that the counts of causes and all other sums need only one pass.
     by_cause = (
         Timeline.of(history, window, thresholds)
-        .intervals.groupBy(*keys, F.when(begins, F.coalesce("cause", F.lit(""))).alias("cause"))
+        .intervals.groupBy(*keys_of(window), *keys, F.when(begins, F.coalesce("cause", F.lit(""))).alias("cause"))
         .agg(
             F.sum(one_if(begins)).alias("number"),
             F.sum(one_if(begins & F.col("unplanned"))).alias("unplanned"),
@@ -41,7 +41,7 @@ def _summed(history: History, window: Window, thresholds: Thresholds, keys: list
         )
     )
     cause = F.when(F.col("number") > 0, F.struct("cause", "number"))
-    found = by_cause.groupBy(*keys).agg(
+    found = by_cause.groupBy(*keys_of(window), *keys).agg(
         F.map_from_entries(F.sort_array(F.collect_list(cause))).alias("causes"),
         *[F.sum(name).alias(name) for name in _SUMMED],
     )
@@ -55,6 +55,7 @@ def _summed(history: History, window: Window, thresholds: Thresholds, keys: list
             }
         ),
         FAILURES,
+        window,
     )
 
 
@@ -63,11 +64,11 @@ def flaps_by_seat(history: History, window: Window, thresholds: Thresholds = DEF
     episode = F.when(is_episode, F.struct("first_ms", "last_ms", "number"))
     found = (
         _down_series(history, window, thresholds)
-        .groupBy("seat_key", *SEAT)
+        .groupBy(*keys_of(window), "seat_key", *SEAT)
         .agg(F.sum("flaps").alias("flaps"), F.sort_array(F.collect_list(episode)).alias("episodes"))
         .where((F.col("flaps") > 0) | (F.size("episodes") > 0))
     )
-    return select_schema(found, FLAPS)
+    return select_schema(found, FLAPS, window)
 
 
 def episodes(history: History, window: Window, thresholds: Thresholds) -> DataFrame:
@@ -81,14 +82,14 @@ def _down_series(history: History, window: Window, thresholds: Thresholds) -> Da
     """
     length = F.col("end_ms") - F.col("start_ms")
     is_flap = (F.coalesce(F.col("then"), F.lit(0)) == UP) & (length > 0) & (length < F.lit(thresholds.flap_ms))
-    in_order = W.partitionBy("seat_key").orderBy("ord")
+    in_order = W.partitionBy(*keys_of(window), "seat_key").orderBy("ord")
     begins_series = F.col("start_ms") - F.lag("start_ms").over(in_order) > F.lit(thresholds.episode_gap_ms)
     return (
         Timeline.of(history, window, thresholds)
         .intervals.where((F.col("state") == DOWN) & ~is_hand_over() & starts_inside(window))
         .withColumn("begins_series", one_if(begins_series))
         .withColumn("series", F.sum("begins_series").over(in_order))
-        .groupBy("seat_key", *SEAT, "series")
+        .groupBy(*keys_of(window), "seat_key", *SEAT, "series")
         .agg(
             F.min("start_ms").alias("first_ms"),
             F.max("start_ms").alias("last_ms"),

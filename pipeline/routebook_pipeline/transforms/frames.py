@@ -7,7 +7,7 @@ from pyspark.sql import Window as W  # noqa: N817 `Window` is a class of ours
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 from pyspark.sql.types import StructType
 
-from routebook_pipeline.history import ERA_SHIFT, Window
+from routebook_pipeline.history import DAY_MS, DAY_NUMBER, ERA_SHIFT, Days, Window
 
 
 def before_end(rows: DataFrame, window: Window) -> DataFrame:
@@ -15,13 +15,42 @@ def before_end(rows: DataFrame, window: Window) -> DataFrame:
     return rows.where(F.col("ms") < F.lit(window.end_ms))
 
 
+def keys_of(window: Window) -> tuple[str, ...]:
+    """What every frame is grouped by besides the keys of its question."""
+    return (DAY_NUMBER,) if isinstance(window, Days) else ()
+
+
+def start_of(window: Window) -> Column:
+    """The start of the window of a row."""
+    return F.col(DAY_NUMBER) * F.lit(DAY_MS) if isinstance(window, Days) else F.lit(window.start_ms)
+
+
+def end_of(window: Window) -> Column:
+    """The end of the window of a row."""
+    end = F.lit(window.end_ms)
+    return F.least((F.col(DAY_NUMBER) + 1) * F.lit(DAY_MS), end) if isinstance(window, Days) else end
+
+
 def starts_inside(window: Window, column: str = "start_ms") -> Column:
+    return (F.col(column) >= start_of(window)) & (F.col(column) < end_of(window))
+
+
+def is_between(window: Window, column: str = "ms") -> Column:
+    """Whether the time lies in any of the windows."""
     return (F.col(column) >= F.lit(window.start_ms)) & (F.col(column) < F.lit(window.end_ms))
 
 
-def select_schema(frame: DataFrame, schema: StructType) -> DataFrame:
-    """Selects exactly these columns, in this order and with these types: the last step of every answer."""
-    return frame.select([F.col(field.name).cast(field.dataType).alias(field.name) for field in schema.fields])
+def of_day(rows: DataFrame, window: Window, column: str = "ms") -> DataFrame:
+    """Rows that belong to one instant, with the day of that instant if the window is several days."""
+    return rows.withColumn(DAY_NUMBER, F.floor(F.col(column) / DAY_MS)) if isinstance(window, Days) else rows
+
+
+def select_schema(frame: DataFrame, schema: StructType, window: Window | None = None) -> DataFrame:
+    """Selects exactly these columns, in this order and with these types: the last step of every answer. With several
+    windows, the column that tells them apart comes first.
+    """
+    keys = [] if window is None else [F.col(name).cast("long").alias(name) for name in keys_of(window)]
+    return frame.select(keys + [F.col(field.name).cast(field.dataType).alias(field.name) for field in schema.fields])
 
 
 def version_of(ord_column: str = "ord") -> Column:

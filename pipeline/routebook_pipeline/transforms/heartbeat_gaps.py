@@ -10,10 +10,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as W  # noqa: N817 `Window` is a class of ours
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
-from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
+from routebook_pipeline.history import DEFAULTS, HOUR_MS, Days, History, Thresholds, Window
 from routebook_pipeline.schemas import HEARTBEAT_GAPS
-from routebook_pipeline.transforms.frames import select_schema
+from routebook_pipeline.transforms.frames import end_of, is_between, keys_of, of_day, select_schema, start_of
 
+PULSE_DELAY_MS: Final = HOUR_MS
+"""A worker writes its heartbeat gaps once a minute, but may be delayed."""
 LAST_BUCKET: Final = 127
 """The bucket for everything above the one before. Its upper edge is the longest gap itself."""
 _PER_MILLE: Final = {"p50_ms": 500, "p90_ms": 900, "p99_ms": 990, "p999_ms": 999}
@@ -21,15 +23,19 @@ _PER_MILLE: Final = {"p50_ms": 500, "p90_ms": 900, "p99_ms": 990, "p999_ms": 999
 
 
 def by_seat(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:
-    return _summed(inside(history, window), thresholds, ["cluster", "broker", "broker_id"])
+    return _summed(history, window, thresholds, ["cluster", "broker", "broker_id"])
 
 
 def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:
-    return _summed(inside(history, window), thresholds, ["cluster"])
+    return _summed(history, window, thresholds, ["cluster"])
 
 
 def inside(history: History, window: Window) -> DataFrame:
-    return history.pulses.where((F.col("to_ms") >= F.lit(window.start_ms)) & (F.col("to_ms") < F.lit(window.end_ms)))
+    found = of_day(history.pulses.where(is_between(window, "to_ms")), window, "to_ms")
+    if not isinstance(window, Days):
+        return found
+    # What a question about one day reads.
+    return found.where((F.col("ms") >= start_of(window) - F.lit(PULSE_DELAY_MS)) & (F.col("ms") < end_of(window)))
 
 
 def is_late(thresholds: Thresholds) -> Column:
@@ -46,10 +52,12 @@ def upper_edge(bucket: int) -> float:
     return 100 * math.pow(2, bucket / 8)
 
 
-def _summed(pulses: DataFrame, thresholds: Thresholds, keys: list[str]) -> DataFrame:
+def _summed(history: History, window: Window, thresholds: Thresholds, names: list[str]) -> DataFrame:
+    keys = [*keys_of(window), *names]
     rising = W.partitionBy(*keys).orderBy("bucket")
     buckets = (
-        pulses.groupBy(*keys, "bucket")
+        inside(history, window)
+        .groupBy(*keys, "bucket")
         .agg(F.sum("count").alias("count"), F.max("max_ms").alias("max_ms"))
         .withColumn("rank", F.sum("count").over(rising))
         .withColumn("number", F.sum("count").over(W.partitionBy(*keys)))
@@ -65,11 +73,12 @@ def _summed(pulses: DataFrame, thresholds: Thresholds, keys: list[str]) -> DataF
         F.sum(F.when(is_late(thresholds), F.col("count")).otherwise(0)).alias("late"),
     )
     absent = {
-        name: F.lit(None).cast(HEARTBEAT_GAPS[name].dataType) for name in ("broker", "broker_id") if name not in keys
+        name: F.lit(None).cast(HEARTBEAT_GAPS[name].dataType) for name in ("broker", "broker_id") if name not in names
     }
     return select_schema(
         found.where(F.col("number") > 0).withColumns({**absent, "late_share": F.try_divide("late", "number")}),
         HEARTBEAT_GAPS,
+        window,
     )
 
 

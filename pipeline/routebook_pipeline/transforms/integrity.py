@@ -7,10 +7,10 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import Window as W  # noqa: N817 `Window` is a class of ours
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
-from routebook_pipeline.history import ERA_SHIFT, History, Window
+from routebook_pipeline.history import ERA_SHIFT, Days, History, Window
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.schemas import INTEGRITY
-from routebook_pipeline.transforms.frames import before_end, one_if, select_schema, starts_inside
+from routebook_pipeline.transforms.frames import before_end, is_between, keys_of, of_day, one_if, select_schema
 from routebook_pipeline.transforms.losses import LOSSES, Baseline, Loss, Marks, literal_array, marks_of
 
 
@@ -18,6 +18,8 @@ def by_era(history: History, window: Window, complete_until_ms: int) -> DataFram
     """Each answer comes with this one. It is therefore computed from sums, and each version is compared only if a sum
     does not have the value that a whole history would have.
     """
+    if isinstance(window, Days):
+        return by_version(history, window, complete_until_ms)
     found = [era.row(complete_until_ms) for era in summary(history, window).eras]
     if None in found:
         return by_version(history, window, complete_until_ms)
@@ -131,7 +133,7 @@ def batches(history: History, window: Window) -> DataFrame:
 
     `noted_before`: the latest store time that was noted at the end of an earlier batch.
     """
-    inside = starts_inside(window, "ms")
+    inside = is_between(window)
     is_loss = F.coalesce(F.col("code"), F.lit(0)).isin(*LOSSES)
     version = F.when(inside & ~is_loss, F.col("version"))
     low = version.bitwiseAND(F.lit((1 << _LOW_BITS) - 1))
@@ -202,9 +204,10 @@ def by_version(history: History, window: Window, complete_until_ms: int) -> Data
     """The same answer, for which each version is counted."""
     ends = [one.ord for one in marks_of(history).before(window.end_ms).baselines]
     heads = _heads(history, window)
-    rows = heads.where(starts_inside(window, "ms")).join(F.broadcast(_batches(heads)), "ingested_ms", "left")
+    keys = keys_of(window)
+    rows = of_day(heads.where(is_between(window)), window).join(F.broadcast(_batches(heads)), "ingested_ms", "left")
     # Count each version once: duplicates are a fault of the lake and must not hide a hole.
-    versions = rows.groupBy("era", "version", "code").agg(
+    versions = rows.groupBy(*keys, "era", "version", "code").agg(
         F.count("*").alias("copies"),
         F.first("from_version").alias("from_version"),
         F.first("to_version").alias("to_version"),
@@ -217,15 +220,15 @@ def by_version(history: History, window: Window, complete_until_ms: int) -> Data
     is_unreadable = F.col("code").eqNullSafe(int(Kind.UNREADABLE))
     reasons = (
         versions.where(is_unreadable)
-        .groupBy("era", F.coalesce("cause", F.lit("")).alias("cause"))
+        .groupBy(*keys, "era", F.coalesce("cause", F.lit("")).alias("cause"))
         .agg(F.count("*").alias("number"))
-        .groupBy("era")
+        .groupBy(*keys, "era")
         .agg(F.map_from_entries(F.sort_array(F.collect_list(F.struct("cause", "number")))).alias("unreadable"))
     )
     length = F.col("to_version") - F.col("from_version") + 1
     last_place = F.when(is_hole, F.col("to_version")).when(is_entry, F.col("version"))
     first_place = F.when(is_hole, F.col("from_version")).when(is_entry, F.col("version"))
-    found = versions.groupBy("era").agg(
+    found = versions.groupBy(*keys, "era").agg(
         F.min(first_place).alias("first_version"),
         F.max(last_place).alias("last_version"),
         F.sum(one_if(is_entry)).alias("entries"),
@@ -246,11 +249,12 @@ def by_version(history: History, window: Window, complete_until_ms: int) -> Data
     )
     nothing = F.create_map().cast("map<string,bigint>")
     return select_schema(
-        found.join(F.broadcast(reasons), "era", "left")
+        found.join(F.broadcast(reasons), [*keys, "era"], "left")
         .withColumn("ok", F.coalesce(is_ok, F.lit(False)))
         .withColumn("unreadable", F.coalesce("unreadable", nothing))
         .withColumn("complete_until_ms", F.lit(complete_until_ms)),
         INTEGRITY,
+        window,
     )
 
 
@@ -258,7 +262,7 @@ def late_entries(history: History, window: Window) -> DataFrame:
     """`version`, `ms` of the entries whose time is earlier than what the store's clock had already shown."""
     heads = _heads(history, window)
     return (
-        heads.where(starts_inside(window, "ms") & ~F.coalesce(F.col("code"), F.lit(0)).isin(*LOSSES))
+        heads.where(is_between(window) & ~F.coalesce(F.col("code"), F.lit(0)).isin(*LOSSES))
         .join(F.broadcast(_batches(heads)), "ingested_ms")
         .where(F.col("ms") < F.col("noted_before"))
         .select("version", "ms")

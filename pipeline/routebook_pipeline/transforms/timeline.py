@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as W  # noqa: N817 `Window` is a class of ours
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
-from routebook_pipeline.history import DEFAULTS, History, Thresholds, Window
-from routebook_pipeline.transforms.frames import before_end, starts_inside
+from routebook_pipeline.history import DAY_MS, DAY_NUMBER, DEFAULTS, Days, History, Thresholds, Window
+from routebook_pipeline.transforms.frames import before_end, end_of, is_between, start_of
 from routebook_pipeline.transforms.losses import Marks, marks_of
 from routebook_pipeline.transforms.route_table import queue_line
 from routebook_pipeline.transforms.seat_states import (
@@ -69,7 +69,7 @@ class Timeline:
             (F.col("broker_id") == 0)
             & (F.col("state") == UP)
             & (F.col("from_address") != F.col("addr"))
-            & starts_inside(self.window, "ms")
+            & is_between(self.window)
         )
         return (
             evidence_in_order(self.changes, self.state_marks)
@@ -93,15 +93,28 @@ class Timeline:
         """
         return self.intervals_of(self.evidence)
 
+    @cached_property
+    def each_interval(self) -> DataFrame:
+        """Every interval once, also if it lasts for several of the days."""
+        if not isinstance(self.window, Days):
+            return self.intervals
+        is_first_day = F.col("from_ms") == F.greatest("start_ms", F.lit(self.window.start_ms))
+        return self.intervals.where(is_first_day)
+
     def intervals_of(self, evidence: DataFrame, columns: Iterable[str] = ()) -> DataFrame:
-        """`columns`: others of the evidence to keep. They are those of the seat's last evidence."""
+        """`columns`: others of the evidence to keep. They are those of the seat's last evidence.
+
+        With several days, an interval has a row for each day that it touches.
+        """
         found = state_changes(evidence, self.state_marks, columns)
-        end_of_window = F.lit(self.window.end_ms)
+        if isinstance(self.window, Days):
+            found = _for_each_day(found, self.window)
+        end_of_window = end_of(self.window)
         end = F.least(F.coalesce("end_ms", end_of_window), end_of_window)
         retired = F.col("start_ms") + F.lit(self.thresholds.retire_after_ms)
         counted_end = F.when(F.col("state") == DOWN, F.least(end, retired)).otherwise(end)
         return (
-            found.withColumn("from_ms", F.greatest("start_ms", F.lit(self.window.start_ms)))
+            found.withColumn("from_ms", F.greatest("start_ms", start_of(self.window)))
             .withColumn("to_ms", counted_end)
             .withColumn("length_ms", F.greatest(F.lit(0), F.col("to_ms") - F.col("from_ms")))
         )
@@ -123,6 +136,22 @@ class Timeline:
         self.__dict__.pop("intervals", None)
         self.__dict__["evidence"], self.__dict__["queues"] = kept
         self.history.derived[_Persisted, self.window, self.thresholds] = _Persisted(kept)
+
+
+def _for_each_day(intervals: DataFrame, days: Days) -> DataFrame:
+    """An interval that does not end on a day has no end there, as if later entries were not known yet."""
+
+    def day(ms: Column) -> Column:
+        return F.floor(ms / DAY_MS)
+
+    first_ms, last_ms = F.lit(days.start_ms), F.lit(days.end_ms - 1)
+    first = day(F.greatest(F.col("start_ms"), first_ms))
+    # An empty interval belongs to the day of its start.
+    last = day(F.greatest(F.col("start_ms"), F.least(F.coalesce(F.col("end_ms") - 1, last_ms), last_ms)))
+    is_known = F.col("end_ms") < end_of(days)
+    return intervals.withColumn(DAY_NUMBER, F.explode(F.when(first <= last, F.sequence(first, last)))).withColumns(
+        {name: F.when(is_known, F.col(name)) for name in ("then", "end_ms")}
+    )
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def add_file(table: Table, numbers: Iterable[int], *, day: str = EPOCH_DAY, repl
         file.parent.mkdir(parents=True)
         parquet.write_table(rows, file, compression="zstd", max_rows_per_page=200_000)
         attempt.add_file(name)
-        commit_files(table.pin(), attempt.added, records={}, replaced_day=day if replacing else None)
+        commit_files(table.pin(), attempt.added, records={}, replaced_days=[day] if replacing else [])
     return attempt.added[0].path
 
 

@@ -41,7 +41,7 @@ def data(spark: SparkSession) -> ReportData:
         "heartbeat_gaps_by_seat": heartbeat_gaps.by_seat(history, WINDOW, DEFAULTS),
         "exposure_by_cluster": exposure.by_cluster(history, WINDOW, DEFAULTS),
         "exposure_by_group": exposure.by_group(history, WINDOW, DEFAULTS),
-        "capacity": capacity.by_cluster(history, [WINDOW.start_ms, WINDOW.end_ms], DEFAULTS),
+        "capacity": capacity.at_times(history, [WINDOW.start_ms, WINDOW.end_ms], DEFAULTS),
         "churn": churn.by_cluster(history, WINDOW, DEFAULTS),
         "failovers": failovers.each(history, WINDOW, DEFAULTS),
         "failovers_by_group": failovers.by_group(history, WINDOW, DEFAULTS),

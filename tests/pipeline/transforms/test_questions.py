@@ -113,7 +113,7 @@ def test_created_removed_short_lived_and_resized_topics_are_counted(history: His
 
 
 def test_capacity_is_counted_with_its_distribution(history: History) -> None:
-    row = of("even", capacity.by_cluster(history, [1_000 * S]))
+    row = of("even", capacity.at_times(history, [1_000 * S]))
     assert (row.write_capacity, row.read_capacity, row.groups) == (16, 16, 3)
     # Loads 0, 4, 12: mean 16/3, deviation sqrt(((16/3)² + (4/3)² + (20/3)²) / 3).
     assert (row.mean, row.peak) == (pytest.approx(16 / 3), pytest.approx(2.25))
@@ -143,6 +143,6 @@ def test_holes_and_unreadable_entries_are_counted(spark: SparkSession) -> None:
 
 def test_capacity_is_computed_for_every_midnight_of_a_window_of_400_days(history: History) -> None:
     midnights = capacity.midnights(Window(0, 400 * DAY_MS))
-    rows = capacity.by_cluster(history, midnights).where("cluster = 'even'").orderBy("at_ms").collect()
+    rows = capacity.at_times(history, midnights).where("cluster = 'even'").orderBy("at_ms").collect()
     assert [row.at_ms for row in rows] == midnights[1:], "the cluster appears during the first day"
     assert {row.write_capacity for row in rows} == {16}

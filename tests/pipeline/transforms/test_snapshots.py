@@ -38,7 +38,7 @@ QUESTIONS: dict[str, Callable[[History, Window], DataFrame]] = {
     "failures": failures.by_seat,
     "flaps": failures.flaps_by_seat,
     "churn": churn.by_cluster,
-    "capacity": lambda history, window: capacity.by_cluster(history, [window.start_ms, window.end_ms - 1]),
+    "capacity": lambda history, window: capacity.at_times(history, [window.start_ms, window.end_ms - 1]),
     "exposure": exposure.by_group,
     "failovers": failovers.each,
     "failovers by group": failovers.by_group,
