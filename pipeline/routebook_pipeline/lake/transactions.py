@@ -158,7 +158,9 @@ def commit_files(
     these days are replaced. A writer of such a day must change a record of it.
     """
     partition = pinned.table.partition
-    removed = [*(removed or []), *pinned.files.where(compute.field("day").isin(list(replaced_days)))]
+    removed = list(removed or [])
+    if replaced_days:
+        removed += pinned.files.where(compute.field("day").isin(list(replaced_days)))
     if removed or replaced_days:
         records = {**records, REWRITES: (pinned.record(REWRITES) or 0) + 1}
     for action in added:
