@@ -29,7 +29,18 @@ def instants_of(window: Window) -> list[int]:
 
 
 def by_cluster(history: History, window: Window, thresholds: Thresholds = DEFAULTS) -> DataFrame:
-    return select_schema(of_day(at_times(history, instants_of(window), thresholds), window, "at_ms"), CAPACITY, window)
+    times_ms = instants_of(window)
+    if not isinstance(window, Days):
+        return select_schema(at_times(history, times_ms, thresholds), CAPACITY)
+    # The end of a day is a millisecond before a midnight. If no entry has the time of that midnight, both are equal.
+    following = sorted({ms + 1 for ms in times_ms} & set(times_ms))
+    changed = history.changes.where(F.col("ms").isin(following)).select("ms").distinct().collect()
+    same = set(following) - {row.ms for row in changed}
+    computed = [ms for ms in times_ms if ms + 1 not in same]
+    both = F.array(F.col("at_ms") - 1, F.col("at_ms"))
+    each = F.explode(F.when(F.col("at_ms").isin(sorted(same)), both).otherwise(F.array("at_ms")))
+    found = at_times(history, computed, thresholds).withColumn("at_ms", each)
+    return select_schema(of_day(found, window, "at_ms"), CAPACITY, window)
 
 
 def at_times(history: History, times_ms: Sequence[int], thresholds: Thresholds = DEFAULTS) -> DataFrame:  # noqa: ARG001 the signature of all questions

@@ -43,10 +43,23 @@ def with_breaks(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return [{**row} | {name: later(row[name]) for name in TIMES if name in row} for row in rows]
 
 
+def with_entries_at_midnight(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The same rows, but the first entry after every other midnight lies exactly at it, and so is of the new day."""
+    earlier = math.floor(rows[0]["ms"] / DAY_MS)
+    moved: dict[int, int] = {}
+    for row in rows:
+        number = math.floor(row["ms"] / DAY_MS)
+        if number > earlier and number % 2:
+            moved[row["ord"]] = number * DAY_MS
+        earlier = number
+    return [{**row} | ({"ms": moved[row["ord"]]} if row["ord"] in moved else {}) for row in rows]
+
+
 class Case:
     def __init__(self, spark: SparkSession, folder: Path, seed: int) -> None:
         made = random_history(seed, clusters=40, steps=1500, fault_rates=FAULTS)
-        changes, pulses = with_breaks(made.changes), with_breaks(made.pulses)
+        changes, pulses = with_entries_at_midnight(with_breaks(made.changes)), with_breaks(made.pulses)
+        assert any(row["ms"] % DAY_MS == 0 for row in changes)
         self.rows: HistoryRows = ReadRows(changes, pulses)
         self.history: History = as_history(spark, str(folder), changes, pulses)
         first, last = (math.floor(changes[at]["ms"] / DAY_MS) for at in (0, -1))
