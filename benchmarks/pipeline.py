@@ -29,10 +29,9 @@ from benchmarks.history import gaps, keyed, profile, stream, synthetic
 from benchmarks.history.rivals import RIVALS, Files, Rival
 from routebook.store.embedded import EmbeddedStore
 from routebook_pipeline.answers.catalogue import QUESTIONS, Question
-from routebook_pipeline.answers.computation import AnswerContext, answer, compute, history_extent
+from routebook_pipeline.answers.computation import AnswerContext, answer, collect_report_data, compute, history_extent
 from routebook_pipeline.answers.coverage import ResolvedWindow
 from routebook_pipeline.answers.daily import refresh
-from routebook_pipeline.answers.report_data import collect_report_data
 from routebook_pipeline.history import DAY_MS, DEFAULTS, History, Instant, Window
 from routebook_pipeline.lake.commit import commit
 from routebook_pipeline.lake.ingest import ingest

@@ -3,8 +3,10 @@
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
+from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -98,9 +100,9 @@ def build_session(
     this process, and its messages would be mixed with an answer on standard output.
     """
     if is_submitted():
-        builder = SparkSession.builder.appName(name)
-        SparkContext._ensure_initialized()
-        chosen = settings_when_submitted(dict(SparkConf().getAll()), overrides)
+        master = ""
+        gateway = None if _java.is_running else launch_gateway()  # type: ignore[no-untyped-call]
+        chosen = settings_when_submitted(_submitted(gateway), overrides)
     else:
         os.environ["JAVA_HOME"] = str(find_java_home())
         chosen = settings(master, overrides)
@@ -110,14 +112,27 @@ def build_session(
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         else:
             chosen[PY_FILES] = with_own_package(chosen.get(PY_FILES, ""))
-        builder = SparkSession.builder.appName(name).master(master)
-        if java_output_fd is not None and SparkContext._gateway is None:
-            _start_java(chosen | {"spark.master": master, "spark.app.name": name}, java_output_fd)
+        chosen |= {"spark.master": master, "spark.app.name": name}
+        gateway = None if _java.is_running else _start_java(chosen, java_output_fd)
+    if gateway is not None:
+        _java.is_running = True
+        SparkContext(conf=SparkConf().setAll([("spark.app.name", name), *chosen.items()]), gateway=gateway)
+    builder = SparkSession.builder.appName(name)
     for key, value in chosen.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+@dataclass
+class _Java:
+    """The JVM of this process. It outlives the session, and the next session uses it."""
+
+    is_running: bool = False
+
+
+_java: Final = _Java()
 
 
 def with_own_package(py_files: str) -> str:
@@ -133,16 +148,23 @@ def is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def _start_java(chosen: Mapping[str, str], java_output_fd: int) -> None:
+def _submitted(gateway: JavaGateway | None) -> dict[str, str]:
+    """The settings of `spark-submit`. A JVM that runs a session already has them, too."""
+    if gateway is None:
+        return dict(SparkConf().getAll())
+    # A line for each setting.
+    lines = gateway.jvm.org.apache.spark.SparkConf().toDebugString().splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def _start_java(chosen: Mapping[str, str], output_fd: int | None) -> JavaGateway:
     """Starts the JVM as `getOrCreate` would, but with other outputs and in a process group of its own.
 
     A SIGTERM to our process group asks for an orderly stop, for which Java must still be running. Java ends with this
     process in any case, because its standard input ends.
     """
-    conf = SparkConf().setAll(list(chosen.items()))
-    popen_options = {"stdout": java_output_fd, "stderr": java_output_fd, "start_new_session": True}
-    gateway = launch_gateway(conf, popen_options)  # type: ignore[no-untyped-call]
-    SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+    outputs = {} if output_fd is None else {"stdout": output_fd, "stderr": output_fd, "start_new_session": True}
+    return launch_gateway(SparkConf().setAll(list(chosen.items())), outputs)  # type: ignore[no-untyped-call]
 
 
 def _cores(master: str) -> int:

@@ -1,4 +1,5 @@
-"""Computes the answer to a question over a window, together with the integrity of the history it rests on.
+"""Computes answers: to a question over a window, to all of them for a report, and the route of one topic at an instant.
+Each comes with the integrity of the history it rests on, or with what makes it uncertain.
 
 `COMPUTATIONS` says what is computed for each question and level of the catalogue.
 """
@@ -20,13 +21,15 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 from pyspark.sql.types import StructType
 
 from routebook_pipeline import schemas
-from routebook_pipeline.answers.catalogue import EVERYTHING, SUBJECT, Question, RowSelection
+from routebook_pipeline.answers.catalogue import EVERYTHING, QUESTIONS, SUBJECT, Question, RowSelection
 from routebook_pipeline.answers.coverage import HistoryExtent, ResolvedWindow, is_ok
-from routebook_pipeline.errors import UnreachableError
+from routebook_pipeline.errors import NegativeAnswerError, UnreachableError
 from routebook_pipeline.history import DEFAULTS, History, Instant, Thresholds, Window
+from routebook_pipeline.kinds import Kind
 from routebook_pipeline.lake.reading import complete_until, history_for
 from routebook_pipeline.lake.tables import Lake, PinnedTable, Position
-from routebook_pipeline.schemas import INTEGRITY
+from routebook_pipeline.report.data import PLANNED, UNKNOWN, UNPLANNED, UP, Band, ReportData, Rows, worst_seats
+from routebook_pipeline.schemas import INTEGRITY, ROUTE
 from routebook_pipeline.source.stream import StreamEnd, StreamReader
 from routebook_pipeline.times import iso
 from routebook_pipeline.transforms import (
@@ -41,8 +44,11 @@ from routebook_pipeline.transforms import (
     heartbeat_gaps,
     integrity,
     routes,
+    seat_states,
 )
-from routebook_pipeline.transforms.timeline import release
+from routebook_pipeline.transforms.instants import is_visible_at
+from routebook_pipeline.transforms.losses import Marks, marks_of, validity
+from routebook_pipeline.transforms.timeline import Timeline, release
 
 Row = dict[str, Any]
 
@@ -226,15 +232,17 @@ def _subject_names(name: str, value: str) -> Column:
 def question_inputs(
     spark: SparkSession, context: AnswerContext, questions: Collection[Question]
 ) -> Iterator[QuestionInput]:
-    """One history for all these questions, cached until the block ends, because some twenty jobs read the same rows."""
+    """One history for all these questions. What several of them need is kept in memory until the block ends: the seats'
+    evidence, the queue items and the heartbeat gaps. The rows are not, since most questions read few of their columns.
+    """
     history = _history(spark, context, questions)
-    history.changes.persist()
+    inputs = context.inputs(history)
     history.pulses.persist()
+    Timeline.of(history, inputs.window, inputs.thresholds).persist()
     try:
-        yield context.inputs(history)
+        yield inputs
     finally:
         release(history)
-        history.changes.unpersist()
         history.pulses.unpersist()
 
 
@@ -354,6 +362,187 @@ def write_parquet(table: pyarrow.Table, metadata: dict[str, Any], out: str) -> N
             pyarrow.parquet.write_table(described, out)
     except (OSError, pyarrow.ArrowInvalid) as error:
         raise UnreachableError(f"{out} cannot be written: {error}. Name another place with --parquet.") from error
+
+
+PARTS = {
+    "integrity": ("integrity", "era"),
+    "availability_by_cluster": ("availability", "cluster"),
+    "availability_by_group": ("availability", "group"),
+    "availability_by_seat": ("availability", "seat"),
+    "failures_by_cluster": ("failures", "cluster"),
+    "failures_by_seat": ("failures", "seat"),
+    "flaps": ("flaps", "seat"),
+    "heartbeat_gaps_by_cluster": ("heartbeat-gaps", "cluster"),
+    "heartbeat_gaps_by_seat": ("heartbeat-gaps", "seat"),
+    "exposure_by_cluster": ("exposure", "cluster"),
+    "exposure_by_group": ("exposure", "group"),
+    "capacity": ("capacity", "cluster"),
+    "churn": ("churn", "cluster"),
+    "failovers": ("failovers", "each"),
+    "failovers_by_group": ("failovers", "group"),
+    "anomalies": ("anomalies", "finding"),
+}
+"""Field of `ReportData` -> question and level."""
+
+
+def collect_report_data(
+    spark: SparkSession,
+    context: AnswerContext,
+    *,
+    report_progress: Callable[[str], None] = lambda _: None,
+    made_by: str = "",
+) -> ReportData:
+    resolved, extent = context.resolved, context.extent
+    with question_inputs(spark, context, QUESTIONS.values()) as inputs:
+        parts: dict[str, list[Row]] = {}
+        for number, (name, key) in enumerate(PARTS.items(), 1):
+            report_progress(f"computing {key[0]} by {key[1]} ({number} of {len(PARTS)})")
+            parts[name] = to_rows(COMPUTATIONS[key].compute(inputs), COMPUTATIONS[key].schema)
+        report_progress("collecting the charts' data")
+        return ReportData(
+            namespace=context.lake.namespace,
+            window=resolved.window,
+            complete_until_ms=extent.complete_until_ms,
+            asked_until_ms=resolved.asked_until_ms,
+            notes=(extent.store_problem,) if extent.store_problem else (),
+            bands=_bands(spark, inputs, worst_seats(parts["availability_by_seat"])),
+            gap_buckets=_gap_buckets(inputs),
+            thresholds=context.thresholds,
+            made_ms=extent.now_ms,
+            made_by=made_by,
+            **parts,  # type: ignore[arg-type]  # the keys of PARTS are the fields of rows
+        )
+
+
+def _bands(spark: SparkSession, inputs: QuestionInput, seats: Rows) -> list[Band]:
+    if not seats:
+        return []
+    names = ("cluster", "broker", "broker_id")
+    wanted = spark.createDataFrame(
+        [tuple(seat[name] for name in names) for seat in seats], "cluster STRING, broker STRING, broker_id BIGINT"
+    )
+    found = (
+        Timeline.of(inputs.history, inputs.window, inputs.thresholds)
+        .intervals.where(
+            (F.col("length_ms") > 0) & F.col("state").isin(seat_states.UP, seat_states.DOWN, seat_states.UNKNOWN)
+        )
+        .join(F.broadcast(wanted), list(names))
+        .select(*names, "state", "unplanned", "from_ms", "to_ms")
+        .orderBy(*names, "from_ms")
+    )
+    return [
+        Band(row.cluster, row.broker, row.broker_id, _state(row.state, row.unplanned), row.from_ms, row.to_ms)
+        for row in found.collect()
+    ]
+
+
+def _state(state: int, unplanned: bool | None) -> str:
+    if state == seat_states.DOWN:
+        return UNPLANNED if unplanned else PLANNED
+    return UP if state == seat_states.UP else UNKNOWN
+
+
+def _gap_buckets(inputs: QuestionInput) -> dict[int, int]:
+    inside = heartbeat_gaps.inside(inputs.history, inputs.window)
+    summed = inside.groupBy("bucket").agg(F.sum("count").alias("number"))
+    return {row.bucket: row.number for row in summed.collect() if row.bucket is not None}
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Changes that may affect the answer are missing between these two versions.
+
+    For a hole they are the first and the last missing version. A fork has no missing versions: then they are the last
+    version before it and the first one after it.
+    """
+
+    first: int
+    last: int
+    fork: tuple[int, int] | None = None
+    """If there was a hole and a fork: the last version before the fork and the first one after it."""
+
+    def __str__(self) -> str:
+        missing = (
+            f"version {self.first} is missing"
+            if self.first == self.last
+            else f"the history between versions {self.first} and {self.last} is missing"
+        )
+        if self.fork is None:
+            return missing
+        before, after = self.fork
+        return f"{missing}, and another history began after version {before}, with version {after}"
+
+
+@dataclass(frozen=True)
+class RouteAnswer:
+    rows: list[Row]
+    route: dict[str, Any] | None
+    """The route as the service's JSON; None if the topic had no route."""
+    doubt: Doubt | None
+    """Why the answer is uncertain. A missing route can be uncertain, too: the missing changes may have created it."""
+
+
+def route_at(
+    spark: SparkSession,
+    lake: Lake,
+    extent: HistoryExtent,
+    topic: str,
+    *,
+    instant: Instant,
+    log: Callable[[str], None] = lambda _: None,
+) -> RouteAnswer:
+    """Raises NegativeAnswerError if the instant is a version that the history does not have."""
+    history = history_for(spark, lake, instant, log=log)
+    if instant.ord is not None and extent.newest[0] > 0:
+        _check_version_exists(history.changes, instant, Position.of(instant.ord))
+    rows = to_rows(routes.routes_at(history, instant, topic), ROUTE)
+    return RouteAnswer(rows, routes.route_json(rows), _doubt(marks_of(history).visible_at(instant), extent))
+
+
+def _doubt(marks: Marks, extent: HistoryExtent) -> Doubt | None:
+    """From the losses and baselines before the instant. The rows of the answer do not show it: a topic without a route
+    has none.
+    """
+    _, first = extent.first
+    now = validity(marks)
+    if first > 1 and now.baseline_begin is None:
+        # The versions before the lake's first entry are missing, and no baseline has restated their effects yet.
+        return Doubt(1, now.doubt_to_version or first - 1)
+    return None if now.certain else _doubt_of_losses(marks)
+
+
+def _doubt_of_losses(marks: Marks) -> Doubt:
+    """The holes and forks since the last complete baseline began; there is at least one."""
+    holes: list[tuple[int, int]] = []
+    forks: list[tuple[int, int]] = []
+    for loss in marks.unrepaired:
+        (forks if loss.code == Kind.FORK else holes).append((loss.from_version or 0, loss.to_version or 0))
+    versions = holes or forks
+    return Doubt(
+        min(first for first, _ in versions),
+        max(last for _, last in versions),
+        fork=forks[-1] if holes and forks else None,
+    )
+
+
+def _check_version_exists(changes: DataFrame, instant: Instant, wanted: Position) -> None:
+    """After a fork, a version can lie after the end of its era or before its beginning."""
+    last = (
+        changes.where(is_visible_at(instant) & (F.col("row") == 0))
+        .select("ord", F.struct("era", "version", "code", "to_version").alias("entry"))
+        .agg(F.max_by("entry", "ord").alias("last"))
+        .collect()[0]
+        .last
+    )
+    if last is not None and last.era == wanted.era and last.code != Kind.FORK:
+        last_version = last.to_version if last.code == Kind.HOLE else last.version
+        if last_version >= wanted.version:
+            return
+    before = "" if last is None else f"; the entry before it is version {last.version} of era {last.era}"
+    raise NegativeAnswerError(
+        f"Era {wanted.era} never had a version {wanted.version}{before}. `routebook pipeline run integrity` lists the "
+        "eras of a window, each with its first and last version."
+    )
 
 
 def history_extent(lake: Lake, url_env: str | None) -> HistoryExtent:

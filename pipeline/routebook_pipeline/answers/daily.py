@@ -27,7 +27,6 @@ from routebook_pipeline.lake.transactions import ConcurrentCommitError, commit_f
 from routebook_pipeline.times import day_of
 from routebook_pipeline.transforms.churn import one_cluster_per_broker
 from routebook_pipeline.transforms.losses import marks_of
-from routebook_pipeline.transforms.timeline import Timeline
 
 _RECORD_SUFFIXES: Final = {
     "changes": "",
@@ -245,7 +244,6 @@ class _Refresh:
                     for part in parts:
                         yield from self.compute(part)
                     return
-                Timeline.of(inputs.history, window, self.thresholds).persist()
             for stored in stale:
                 to_store = [day for day in days if stored in day.stale]
                 if (

@@ -56,8 +56,7 @@ def check_is_no_folder(out: str) -> None:
 
 def write_page(spark: "SparkSession", context: "AnswerContext", out: str, progress: Progress) -> str:
     """Returns why `--fail` fails; empty when it does not."""
-    from routebook_pipeline.answers.computation import failure_reason
-    from routebook_pipeline.answers.report_data import collect_report_data
+    from routebook_pipeline.answers.computation import collect_report_data, failure_reason
     from routebook_pipeline.report.page import render
 
     data = collect_report_data(spark, context, report_progress=progress.show, made_by="routebook pipeline report")

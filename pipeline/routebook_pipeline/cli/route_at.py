@@ -14,7 +14,7 @@ from routebook_pipeline.history import Instant
 from routebook_pipeline.times import When, iso
 
 if TYPE_CHECKING:
-    from routebook_pipeline.answers.route_at import Doubt, RouteAnswer
+    from routebook_pipeline.answers.computation import Doubt, RouteAnswer
 
 COLUMNS: Final = ("cluster", "broker", "role", "address", "read", "write", "perm")
 
@@ -51,7 +51,7 @@ def command(common: CommonOptions, *, topic: str, json_: bool, out: str | None, 
         raise WrongUsageError("--era needs --version.")
     if when["version"] is not None:
         refuse_flags(PARTIAL, "it is for a time (--at) after the end of the history. A version exists or it does not.")
-    from routebook_pipeline.answers.route_at import route_at
+    from routebook_pipeline.answers.computation import route_at
     from routebook_pipeline.cli.spark import open_lake, quick_start, spark_session
 
     with Progress() as progress:

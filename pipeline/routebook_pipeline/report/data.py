@@ -1,4 +1,4 @@
-"""The input of a report: the answers as plain rows, and what they rest on. `answers.report_data` collects it."""
+"""The input of a report: the answers as plain rows, and what they rest on. `answers.computation` collects it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,8 +1,7 @@
 """The list of questions agrees with the list of computations."""
 
 from routebook_pipeline.answers.catalogue import QUESTIONS, find_question
-from routebook_pipeline.answers.computation import COMPUTATIONS
-from routebook_pipeline.answers.report_data import PARTS
+from routebook_pipeline.answers.computation import COMPUTATIONS, PARTS
 from routebook_pipeline.report.data import ReportData
 
 

@@ -6,9 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 the usual name
 
-from routebook_pipeline.answers.computation import history_extent
+from routebook_pipeline.answers.computation import Doubt, RouteAnswer, history_extent, route_at
 from routebook_pipeline.answers.coverage import instant_of_version
-from routebook_pipeline.answers.route_at import Doubt, RouteAnswer, route_at
 from routebook_pipeline.errors import NegativeAnswerError
 from routebook_pipeline.kinds import Kind
 from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, Position
