@@ -129,7 +129,7 @@ def _answer_tables(lake: Lake) -> list[Table]:
 
 def snapshot(spark: SparkSession, lake: Lake, *, log: Log = lambda _: None) -> list[str]:
     """Builds the missing and stale snapshots of all closed days. Returns their days."""
-    return build_days(spark, lake, closed_days(lake), log=log)
+    return build_days(spark, lake, closed_days(lake), every_day=True, log=log)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 the usual name
 
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.history import History, Instant, Window
-from routebook_pipeline.lake.snapshots import MAX_SNAPSHOT_AGE_MS, Snapshot, build, newest_before
+from routebook_pipeline.lake.snapshots import Snapshot, build, is_recent_enough, newest_before
 from routebook_pipeline.lake.snapshots import start_ms as day_start_ms
 from routebook_pipeline.lake.tables import Lake, PinnedTable
 from routebook_pipeline.source.stream import StreamEnd
@@ -87,13 +87,13 @@ def _bounds(changes: PinnedTable, when: Window | Instant, lookback_ms: int) -> _
 
 
 def _snapshot(spark: SparkSession, lake: Lake, changes: PinnedTable, bounds: _Bounds, log: Log) -> Snapshot | None:
-    """A snapshot of at most MAX_SNAPSHOT_AGE_MS before the start, built now if necessary. None when there is less than
-    that before the start, or when no snapshot can be built.
+    """A snapshot that is recent enough, built now if necessary. None when the history before the start is short, or
+    when no snapshot can be built.
     """
     start_ms = bounds.start_ms
     found = newest_before(lake, changes, start_ms, bounds.last_ord)
     first_ms = changes.files.lowest("first_ms") or 0
-    if start_ms - (found.start_ms if found else first_ms) <= MAX_SNAPSHOT_AGE_MS:
+    if is_recent_enough(changes, found.start_ms if found else first_ms, start_ms):
         return found
     day = day_of(min(start_ms, changes.observed_ms or start_ms))
     if bounds.last_ord is not None and _would_contain_later(changes, day, bounds.last_ord):

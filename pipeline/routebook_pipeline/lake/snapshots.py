@@ -24,7 +24,9 @@ from routebook_pipeline.times import day_of
 from routebook_pipeline.transforms.snapshots import reduce
 
 MAX_SNAPSHOT_AGE_MS: Final = 3 * DAY_MS
-"""With an older snapshot, reading the changes after it takes longer than building a new one, once."""
+"""With an older snapshot, reading the changes after it takes longer than building a new one, once,"""
+FEW_ROWS: Final = 200_000
+"""unless there are only so many of them: the snapshot of a large fleet has as many rows."""
 FILES: Final = 4
 TRIES: Final = 5
 
@@ -133,29 +135,34 @@ def build(spark: SparkSession, lake: Lake, day: str, *, rebuild: bool = False) -
         return True
 
 
+def is_recent_enough(changes: PinnedTable, since_ms: int, ms: int) -> bool:
+    """Whether a question about this time can begin with what was known at `since_ms`."""
+    return ms - since_ms <= MAX_SNAPSHOT_AGE_MS or changes.files.overlapping(since_ms, ms).rows <= FEW_ROWS
+
+
 def build_days(
     spark: SparkSession,
     lake: Lake,
     days: Iterable[str],
     *,
     rebuild: bool = False,
+    every_day: bool = False,
     log: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
-    """Builds snapshots until every question about these days finds one that is recent enough, and one of the last day.
-    With `rebuild`, those that exist are built again. Returns the days built.
+    """Builds snapshots until each question about these days finds one that is recent enough. With `rebuild`, those that
+    exist are built again. Returns the days built.
 
-    Many days at once get a snapshot every third day: each holds the whole state of the fleet, and a question about a
-    day in between reads the changes of two days more.
+    `every_day`: also those that no question needs, because another one is recent enough.
     """
     built = []
-    for day in _days_to_build(lake, days, rebuild=rebuild):
+    for day in _days_to_build(lake, days, rebuild=rebuild, every_day=every_day):
         if build(spark, lake, day, rebuild=rebuild):
             log(f"snapshot of {day}")
             built.append(day)
     return built
 
 
-def _days_to_build(lake: Lake, days: Iterable[str], *, rebuild: bool) -> list[str]:
+def _days_to_build(lake: Lake, days: Iterable[str], *, rebuild: bool, every_day: bool) -> list[str]:
     """Opens each table once, however many days are given."""
     changes = lake.changes.pin()
     closed = set(_closed_days(changes))
@@ -166,13 +173,15 @@ def _days_to_build(lake: Lake, days: Iterable[str], *, rebuild: bool) -> list[st
         records, existing = all_records(pinned), pinned.files.days
         valid = {day for day in existing if _is_valid(day, records.get, stats)}
     chosen = []
-    last = max((day for day in valid if possible and day < possible[0]), default=None)
+    earlier = (start_ms(day) for day in valid if possible and day < possible[0])
+    since_ms = max(earlier, default=changes.files.lowest("first_ms") or 0)
     for day in possible:
-        is_due = last is None or start_ms(day) - start_ms(last) >= MAX_SNAPSHOT_AGE_MS or day == possible[-1]
+        # Questions about the end of the day must find one, too.
+        is_due = every_day or not is_recent_enough(changes, since_ms, start_ms(day) + DAY_MS)
         if (day in valid and rebuild) or (day not in valid and is_due):
             chosen.append(day)
         if day in valid or is_due:
-            last = day
+            since_ms = start_ms(day)
     return chosen
 
 

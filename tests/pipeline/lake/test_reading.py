@@ -12,9 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from routebook_pipeline.errors import UnreachableError
 from routebook_pipeline.history import Instant, Window
+from routebook_pipeline.lake import snapshots
 from routebook_pipeline.lake.commit import commit
 from routebook_pipeline.lake.reading import complete_until, history_for
-from routebook_pipeline.lake.snapshots import build, closed_days
+from routebook_pipeline.lake.snapshots import build, build_days, closed_days
 from routebook_pipeline.lake.tables import LAST_MS, OBSERVED, Lake, Position
 from routebook_pipeline.lake.transactions import commit_files
 from routebook_pipeline.source.stream import EntryId, StreamEnd
@@ -40,8 +41,9 @@ def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.fixture
-def week(written: Path, tmp_path: Path) -> Lake:
-    """A copy for each test, which works because tables contain no absolute paths."""
+def week(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """A copy for each test, which works because tables contain no absolute paths. Its few rows count as many."""
+    monkeypatch.setattr(snapshots, "FEW_ROWS", 0)
     shutil.copytree(written, tmp_path / "lake")
     return Lake(str(tmp_path / "lake"), "ns")
 
@@ -104,6 +106,23 @@ def test_a_position_in_an_ended_era_is_answered_from_that_era(spark: SparkSessio
     assert set(before) <= set(versions_in(rows)) <= set(range(1, 26))
     assert logged == [], "no snapshot was built, since it would contain both eras too"
     assert {row.era for row in history_for(spark, week, Instant(ms=START_MS + 6 * DAY_MS)).changes.collect()} == {0, 1}
+
+
+@pytest.mark.slow
+def test_many_days_get_only_the_snapshots_that_questions_need(
+    spark: SparkSession, week: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days = closed_days(week)
+    assert build_days(spark, week, days) == ["2023-12-12", "2023-12-15"], "every third day"
+    assert build_days(spark, week, days) == []
+    assert build_days(spark, week, days, every_day=True) == [day for day in days if day[-2:] not in ("12", "15")]
+    monkeypatch.setattr(snapshots, "FEW_ROWS", 28)
+    assert build_days(spark, week, days, rebuild=True) == days, "those that exist"
+    logged: list[str] = []
+    last_day = Window(START_MS + 6 * DAY_MS, START_MS + 7 * DAY_MS)
+    week.snapshots.folder.remove()
+    assert versions_in(history_for(spark, week, last_day, log=logged.append).changes) == [*range(1, 28)]
+    assert logged == [], "a short history is read from its start"
 
 
 @pytest.mark.slow

@@ -61,9 +61,9 @@ def test_a_snapshot_begun_before_the_reparse_is_stale(
     before_the_commit.append(lambda: reparse(small_spark, lake, known_format=2))
     build(small_spark, lake, SECOND)
     assert is_readable(small_spark, lake)
-    assert build_days(small_spark, lake, [SECOND]) == [SECOND]
+    assert build_days(small_spark, lake, [SECOND], every_day=True) == [SECOND]
     assert is_readable(small_spark, lake)
-    assert build_days(small_spark, lake, [SECOND]) == []
+    assert build_days(small_spark, lake, [SECOND], every_day=True) == []
 
 
 def test_a_question_between_both_steps_does_not_get_the_old_snapshot(
@@ -95,5 +95,5 @@ def test_a_reparse_killed_between_both_steps_leaves_no_valid_old_snapshot(
         reparse(small_spark, lake, known_format=2)
     assert reparse(small_spark, lake, known_format=2).raw == 0
     assert is_readable(small_spark, lake)
-    assert build_days(small_spark, lake, [SECOND]) == [SECOND]
+    assert build_days(small_spark, lake, [SECOND], every_day=True) == [SECOND]
     assert is_readable(small_spark, lake)
