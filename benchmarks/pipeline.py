@@ -283,7 +283,7 @@ def _report_size(
     what: str, size: int, seconds: float, target: float | None, smallest: dict[str, float], results: Results
 ) -> None:
     results.ratio(f"{what}, {size} M (seconds)", seconds, target, most=True)
-    # Of one million rows, most of the time is planning, so the first size to compare with is larger.
+    # A million rows take little longer than planning does, so the comparison begins with the next size.
     if size > 1 and what in smallest:
         results.ratio(
             f"{what}, {size} M (seconds per million, against less)", seconds / size / smallest[what], 1.3, most=True

@@ -24,9 +24,9 @@ from routebook_pipeline.times import day_of
 from routebook_pipeline.transforms.snapshots import reduce
 
 MAX_SNAPSHOT_AGE_MS: Final = 3 * DAY_MS
-"""With an older snapshot, reading the changes after it takes longer than building a new one, once,"""
+"""With an older snapshot, reading the changes after it takes longer than building a new one, once."""
 FEW_ROWS: Final = 200_000
-"""unless there are only so many of them: the snapshot of a large fleet has as many rows."""
+"""Up to this many changes are read even then. The snapshot of a large fleet has as many rows."""
 FILES: Final = 4
 TRIES: Final = 5
 
@@ -136,7 +136,7 @@ def build(spark: SparkSession, lake: Lake, day: str, *, rebuild: bool = False) -
 
 
 def is_recent_enough(changes: PinnedTable, since_ms: int, ms: int) -> bool:
-    """Whether a question about this time can begin with what was known at `since_ms`."""
+    """Whether a question about the time `ms` needs no later snapshot than that of `since_ms`."""
     return ms - since_ms <= MAX_SNAPSHOT_AGE_MS or changes.files.overlapping(since_ms, ms).rows <= FEW_ROWS
 
 

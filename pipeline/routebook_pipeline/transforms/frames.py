@@ -46,8 +46,8 @@ def of_day(rows: DataFrame, window: Window, column: str = "ms") -> DataFrame:
 
 
 def select_schema(frame: DataFrame, schema: StructType, window: Window | None = None) -> DataFrame:
-    """Selects exactly these columns, in this order and with these types: the last step of every answer. With several
-    windows, the column that tells them apart comes first.
+    """Selects exactly these columns, in this order and with these types: the last step of every answer. If `window` is
+    several days, the number of the day comes first.
     """
     keys = [] if window is None else [F.col(name).cast("long").alias(name) for name in keys_of(window)]
     return frame.select(keys + [F.col(field.name).cast(field.dataType).alias(field.name) for field in schema.fields])
