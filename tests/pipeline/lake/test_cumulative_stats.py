@@ -1,6 +1,6 @@
 """Statistics of each day and all days before it, from the log."""
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 import pyarrow
 
@@ -13,7 +13,10 @@ def file_of(day: str, last_ord: int, rows: int = 10, readable_rows: int | None =
 
 
 def stats_of(*files: DataFile) -> CumulativeStats:
-    return CumulativeStats(Files(pyarrow.Table.from_pylist([asdict(file) for file in files])))
+    texts = {"path", "day"}
+    kinds = [(field.name, pyarrow.string() if field.name in texts else pyarrow.int64()) for field in fields(DataFile)]
+    rows = [asdict(file) for file in files]
+    return CumulativeStats(Files(pyarrow.Table.from_pylist(rows, schema=pyarrow.schema(kinds))))
 
 
 def test_the_statistics_of_a_day_include_all_days_before() -> None:
