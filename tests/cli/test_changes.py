@@ -60,6 +60,12 @@ async def test_no_kind_of_change_is_printed_as_a_raw_dictionary(namespace: Names
         assert not set(line) & set("{}'"), line
 
 
+def test_no_change_is_an_answer_in_words(routebook: CommandLine) -> None:
+    found = routebook("changes", "--actor", "an-actor-without-changes")
+    assert (found.code, found.out, found.err) == (0, "", "No change in the history matches.\n")
+    assert routebook("changes", "--actor", "an-actor-without-changes", "--json").err == ""
+
+
 def test_a_wrong_filter_is_an_error(routebook: CommandLine) -> None:
     ended = routebook("changes", "--kind", "nonsense")
     assert (ended.code, ended.out) == (2, "")

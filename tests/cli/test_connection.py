@@ -181,5 +181,9 @@ def test_a_test_certificate_says_what_to_pass(tmp_path: Path, capsys: pytest.Cap
         assert "--cacert FILE" in refused.err
         assert "--insecure" in refused.err
         assert CommandLine(capsys, url)("status", "--insecure").code == 0
+        assert run(["certs", "--out", str(tmp_path / "other")]) == 0
+        other = tmp_path / "other" / "ca.pem"
+        wrong = CommandLine(capsys, url)("status", "--cacert", str(other))
+        assert f"No authority in {other} has signed the certificate" in wrong.err
         plain = CommandLine(capsys, url.replace("https:", "http:"))("status")
         assert "use https:// in --url" in plain.err

@@ -36,6 +36,7 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     ]:
         assert f"\n  {command} " in shown
     assert "worker-process" not in shown
+    assert "..." not in shown.partition("Commands:")[2], "a sentence about a command is cut off"
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["route"], ["status", "--nonsense"], ["kv", "put", "a"]])

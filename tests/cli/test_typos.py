@@ -45,6 +45,12 @@ def test_a_name_like_no_other_gets_no_suggestion(routebook: CommandLine, orders:
     assert "`routebook topics` lists all of them." in ended.err
 
 
+def test_a_name_that_exists_elsewhere_is_not_suggested_for_itself(routebook: CommandLine, orders: str) -> None:
+    ended = routebook("delete-topic", orders, "--cluster", "no-such-cluster", "--yes")
+    assert ended.code == 1
+    assert f"Did you mean {orders!r}" not in ended.err
+
+
 def test_a_topic_for_the_brokers_own_use_is_no_missing_write_permission(routebook: CommandLine, orders: str) -> None:
     """RocketMQ's brokers register such topics (rmq_sys_SYNC_BROKER_MEMBER): a healthy broker must have no warning."""
     assert "write permission  yes" in routebook("describe", "broker", "typo-broker").out

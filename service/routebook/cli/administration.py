@@ -13,7 +13,7 @@ import click
 
 from routebook.cli.command import command, command_group, complete
 from routebook.cli.forms import Form, chosen_form, with_names, with_output
-from routebook.cli.output import print_table, printable
+from routebook.cli.output import counted, print_table, printable
 from routebook.cli.service_client import Service, path_part, with_service
 from routebook.model.broker import PERM_READ, PERM_WRITE
 from routebook.runtime.exits import AnswerIsNoError
@@ -116,7 +116,7 @@ def delete_topic_command(
     if not form.is_table:
         form.print_data(result)
     else:
-        click.echo(f"Deleted {topic} from {result['count']} brokers (version {result['version']}).")
+        click.echo(f"Deleted {topic} from {counted(result['count'], 'broker')} (version {result['version']}).")
 
 
 @command("write-permission")
@@ -146,7 +146,8 @@ def write_permission_command(
         raise AnswerIsNoError(f"No topic has queues on a broker {broker!r}.", advice=advice)
     if form.is_table:
         click.echo(
-            f"Writing to {broker} is {permission}: {result['count']} topics changed (version {result['version']})."
+            f"Writing to {broker} is {permission}: {counted(result['count'], 'topic')} changed "
+            f"(version {result['version']})."
         )
 
 
@@ -223,7 +224,7 @@ def register_topic_command(
     body = {"queues": dict.fromkeys(brokers, queues)}
     result = service.request("PUT", f"/v1/topics/{path_part(topic)}", body=body)
     if form.is_table:
-        click.echo(f"Registered {topic} on {len(brokers)} brokers (version {result['version']}).")
+        click.echo(f"Registered {topic} on {counted(len(brokers), 'broker')} (version {result['version']}).")
     else:
         form.print_data(result)
 

@@ -92,11 +92,15 @@ def changes_command(
     )
     if last is not None:
         shown = iter(list(islice(shown, last))[::-1])
+    is_empty = True
     for entry in islice(shown, limit):
+        is_empty = False
         if form.is_table:
             click.echo(line_of(entry))
         else:
             form.print_entry(entry)
+    if is_empty and form.is_table and not follow:
+        click.echo("No change in the history matches.", err=True)
 
 
 def _pages(service: Service, params: dict[str, Any], *, newest_first: bool) -> Iterator[dict[str, Any]]:

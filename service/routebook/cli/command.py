@@ -193,6 +193,7 @@ def output_options(function: AnyFunction) -> AnyFunction:
     return function
 
 
+_WHOLE_SENTENCE: Final = 1000
 _EXAMPLES: Final = re.compile(r"^\s*\x08\n(\s*routebook [^\n]*(\n|$))+", re.MULTILINE)
 
 
@@ -245,6 +246,14 @@ class Group(Command, click.Group):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_options(ctx, formatter)
         self.format_commands(ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """With whole sentences. Click would end each of them at the width of the terminal."""
+        found = ((name, self.get_command(ctx, name)) for name in self.visible_commands(ctx))
+        rows = [(name, one.get_short_help_str(_WHOLE_SENTENCE)) for name, one in found if one and not one.hidden]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         own = super().get_params(ctx)

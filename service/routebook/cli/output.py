@@ -162,6 +162,10 @@ _CLOCK: Final = re.compile(r"(?P<hour>[0-2]?\d):(?P<minute>[0-5]\d)(:(?P<second>
 _COLUMN_GAP: Final = 2
 
 
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def duration_text(ms: float) -> str:
     """One unit is enough to judge: 45 s, 12 min, 30 h, 4 d."""
     seconds = ms / 1000

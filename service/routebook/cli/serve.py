@@ -1,6 +1,7 @@
 """`routebook up|serve`, their flags (one for each setting, `-c`, `-p`), and the hidden command of worker processes."""
 
 import os
+import re
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -93,12 +94,19 @@ def setting_sections() -> dict[str, str]:
 
 
 class _SettingOption(SectionOption):
-    """A flag that `--help` shows when it is set often, and `--help-all` always."""
+    """A flag that `--help` shows when it is set often, with the first sentence about it. `--help-all` shows it always,
+    with all sentences.
+    """
+
+    def __init__(self, *args: Any, why: str, shown_default: str, **kwargs: Any) -> None:
+        super().__init__(*args, help=f"{why}{shown_default}", **kwargs)
+        self._short_help = f"{re.split(r'(?<=[.])[ ]', why, maxsplit=1)[0]}{shown_default}"
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        if self.name not in _OFTEN_SET and not ctx.meta.get(HELP_ALL):
-            return None
-        return super().get_help_record(ctx)
+        record = super().get_help_record(ctx)
+        if record is None or ctx.meta.get(HELP_ALL):
+            return record
+        return (record[0], self._short_help) if self.name in _OFTEN_SET else None
 
 
 def _print_whole_help(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -120,7 +128,8 @@ def _flag(one: catalogue.Setting, profile: Profile, section: str) -> Callable[[C
         section=section,
         metavar="VALUE",
         default=None,
-        help=f"{one.about.why}{default}",
+        why=one.about.why,
+        shown_default=default,
     )
 
 

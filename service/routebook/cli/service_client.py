@@ -223,7 +223,9 @@ class Service:
         """The nearest names that the address that has answered knows, for a name that does not exist."""
         near: list[str] = []
         with suppress(RoutebookError), Service(self.url, **self._options, timeout_s=_NAMES_TIMEOUT_S) as quick:
-            near = difflib.get_close_matches(name, islice(quick.names(kind), _MOST_COMPARED), n=3, cutoff=0.7)
+            # The name itself may exist, and the request have asked for it in a cluster that does not have it.
+            names = (one for one in islice(quick.names(kind), _MOST_COMPARED) if one != name)
+            near = difflib.get_close_matches(name, list(names), n=3, cutoff=0.7)
         hint = f"Did you mean {' or '.join(repr(one) for one in near)}? " if near else ""
         return f"{hint}`{_LISTS[kind][3]}` lists all of them."
 
@@ -272,14 +274,20 @@ class Service:
         except httpx.TransportError as error:
             reason = str(error) or type(error).__name__
             raise ServiceUnreachableError(
-                f"No answer from {', '.join(self.urls)}: {reason}.", advice=_advice_about(error, self.urls)
+                f"No answer from {', '.join(self.urls)}: {reason}.",
+                advice=_advice_about(error, self.urls, self._options["tls_files"].cacert),
             ) from error
 
 
-def _advice_about(error: httpx.TransportError, urls: Iterable[str]) -> str:
+def _advice_about(error: httpx.TransportError, urls: Iterable[str], cacert: str) -> str:
     text = str(error)
     is_https = any(url.lower().startswith("https:") for url in urls)
     match text:
+        case _ if is_https and "CERTIFICATE_VERIFY_FAILED" in text and "mismatch" not in text and cacert:
+            advice = (
+                f"No authority in {cacert} has signed the certificate of the service: pass the one that has with "
+                "--cacert FILE, or --insecure to accept any certificate."
+            )
         case _ if is_https and "self-signed certificate" in text:
             advice = (
                 "It is a test certificate, or comes from an authority of your own: pass the authority with --cacert "
