@@ -90,6 +90,19 @@ def test_all_forms_print_the_same_answer(routebook: CommandLine) -> None:
     assert settings.out == "10000\n"
 
 
+@pytest.mark.parametrize("path", ["{.brokers[*]}", "{.brokers[*].name}", "{.brokers[?(@.name=='x')]}"])
+def test_a_list_of_which_nothing_is_selected_is_an_answer(path: str, routebook: CommandLine) -> None:
+    nothing = routebook("expiry", "status", "-o", f"jsonpath={path}")
+    assert (nothing.code, nothing.out.strip()) == (0, "")
+
+
+@pytest.mark.parametrize("path", ["{.no-such}", "{.no-such[*]}", "{.held[*]}", "{.brokers[0]}"])
+def test_what_is_not_in_an_answer_is_an_error(path: str, routebook: CommandLine) -> None:
+    missing = routebook("expiry", "status", "-o", f"jsonpath={path}")
+    assert missing.code == 1
+    assert "is not in the answer" in missing.err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -40,6 +40,8 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 _ESCAPES: Final = {"\\n": "\n", "\\t": "\t"}
 
 Step = Callable[[Any], Iterator[Any]]
+Steps = list[tuple[Step, bool]]
+"""Each step, and whether it selects (`[*]`, `.*`, a filter). A list of which nothing is selected is an answer, too."""
 
 
 class JsonPath:
@@ -52,7 +54,7 @@ class JsonPath:
     """
 
     def __init__(self, template: str) -> None:
-        self._parts: list[str | list[Step]] = []
+        self._parts: list[str | Steps] = []
         self._template = template
         if "{" not in template:
             self._parts.append(_steps(template, template))
@@ -72,29 +74,33 @@ class JsonPath:
         """Several values of one path stand on lines of their own."""
         return "".join(part if isinstance(part, str) else self._values(part, value) for part in self._parts)
 
-    def _values(self, steps: list[Step], value: object) -> str:
+    def _values(self, steps: Steps, value: object) -> str:
         found = [value]
-        for step in steps:
-            found = [inner for one in found for inner in step(one)]
-        if not found:
+        is_missing = False
+        for step, selects in steps:
+            taken = [inner for one in found for inner in step(one)]
+            is_list = selects and all(isinstance(one, list | dict) for one in found)
+            is_missing |= bool(found) and not taken and not is_list
+            found = taken
+        if is_missing:
             top = ", ".join(f".{name}" for name in value) if isinstance(value, dict) else "a list: begin with [*]"
             raise AnswerIsNoError(f"{self._template} is not in the answer.", advice=f"At the top there is {top}.")
         return "\n".join(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in found)
 
 
-def _steps(path: str, template: str) -> list[Step]:
+def _steps(path: str, template: str) -> Steps:
     rest = path.removeprefix("$").removeprefix("@")
     if rest in ("", "."):
         return []
     if not rest.startswith((".", "[")):
         rest = f".{rest}"
-    steps: list[Step] = []
+    steps: Steps = []
     while rest:
         rest = rest.removeprefix(".") if rest.startswith(".[") else rest
         found = _STEP.match(rest)
         if found is None:
             raise InvalidInputError("jsonpath", template, _ALLOWED)
-        steps.append(_step(found))
+        steps.append((_step(found), bool(found["compare"] or "*" in (found["index"], found["name"]))))
         rest = rest[found.end() :]
     return steps
 
