@@ -149,7 +149,8 @@ def test_three_hosts_survive_the_loss_of_a_worker_and_of_the_primary(tmp_path: P
         kill(store.primary)
         # Whatever the store does, each worker answers from its memory.
         for _ in range(10):
-            assert client.get("/v1/routes/orders").status_code == 200
+            answer = client.get("/v1/routes/orders")
+            assert answer.status_code == 200, answer.text
         body["topics"] = {"orders": {}, "bills": {}}
         wait_until(lambda: client.put(PATH, json=body).status_code == 200, "the new primary", timeout_s=FAILOVER_S)
         wait_until(lambda: client.get("/v1/routes/bills").status_code == 200, "the new topic")

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-START_SECONDS = 60.0
+START_SECONDS = 180.0
+"""Ample, for a machine that does much else."""
 STOP_SECONDS = 20.0
 COMMAND_SECONDS = 60.0
 ANYTHING = "…"
