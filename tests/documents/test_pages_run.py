@@ -134,7 +134,7 @@ class Command:
             return next((module for module in modules if find_spec(module) is None), None)
         programs = [words[0] for words in commands_of(self.text)]
         programs += ["chromium"] if "tests.support.chromium" in self.text else []
-        own = re.compile(r"\.venv/|/opt/|pip$|export$|source$")
+        own = re.compile(r"\.venv/|/opt/|(?:pip|eval|export|source|until)$")
         return next((one for one in programs if not own.match(one) and not shutil.which(one, path=path)), None)
 
 
