@@ -156,9 +156,7 @@ class Checker:
 
     def store_restored(self, source: "StoreServer", since: float) -> None:
         """The store has the state that this server had at that time."""
-        kept = {
-            address: at for (server, address), at in self._heartbeats.items() if server is source and at < since
-        }
+        kept = {address: at for (server, address), at in self._heartbeats.items() if server is source and at < since}
         target = self._world.store
         self._heartbeats = {key: at for key, at in self._heartbeats.items() if key[0] is not target}
         self._heartbeats |= {(target, address): at for address, at in kept.items()}
