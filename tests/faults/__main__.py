@@ -56,6 +56,8 @@ class Run:
     rows: Sequence[Row]
     seed: int
     pytest_arguments: Sequence[str] = ()
+    patience: int = 1
+    """The limits of the rows are multiplied by it."""
     page: Path | None = None
     """Written after each row, so that a run that is interrupted leaves what it has seen."""
     outcomes: dict[int, Outcome] = field(default_factory=dict)
@@ -83,6 +85,7 @@ class Run:
             RECORDINGS_VARIABLE: str(LOGS),
         }
         command = [sys.executable, "-m", "pytest", "-q", "-rs", "-s", "-p", "no:cacheprovider", f"--junitxml={report}"]
+        limit_s, is_ended = row.limit_s * self.patience, False
         with log.open("wb") as output:
             tests = subprocess.Popen(
                 [*command, *self.pytest_arguments, *row.nodes],
@@ -93,13 +96,15 @@ class Run:
                 start_new_session=True,
             )
             try:
-                tests.wait(row.limit_s)
+                tests.wait(limit_s)
             except subprocess.TimeoutExpired:
+                is_ended = True
                 _end(tests)
                 report.unlink(missing_ok=True)
-                output.write(f"\nended after {row.limit_s} s\n".encode())
+                output.write(f"\nended after {limit_s} s\n".encode())
         passed, failed, skipped = _counts(report)
-        outcome = Outcome(row, read_figures(figures), passed, failed, skipped, time.monotonic() - began, self.seed)
+        seconds = time.monotonic() - began
+        outcome = Outcome(row, read_figures(figures), passed, failed, skipped, seconds, self.seed, is_ended=is_ended)
         with self._lock:
             self.outcomes[row.number] = outcome
             self._show(outcome, log)
@@ -164,6 +169,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__.partition("\n")[0])
     parser.add_argument("--row", type=int, action="append", choices=[row.number for row in ROWS], metavar="N")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    parser.add_argument("--patience", type=int, default=1, help="multiply the limits of the rows, on a busy machine")
     parser.add_argument("--list", action="store_true", help="show the rows and their tests, and end")
     options, pytest_arguments = parser.parse_known_args()
     rows = [row for row in ROWS if not options.row or row.number in options.row]
@@ -177,9 +183,10 @@ def main() -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         parser.error("another run uses this checkout; both would write the same files")
-    about = f"{len(rows)} rows, at most {planned_s(rows) / 60:.0f} minutes, seed {options.seed}; {machine()}"
-    print(about, flush=True)
-    run = Run(rows, options.seed, pytest_arguments, page=PAGE if len(rows) == len(ROWS) else None)
+    minutes = planned_s(rows) * options.patience / 60
+    print(f"{len(rows)} rows, at most {minutes:.0f} minutes, seed {options.seed}; {machine()}", flush=True)
+    page = PAGE if len(rows) == len(ROWS) else None
+    run = Run(rows, options.seed, pytest_arguments, options.patience, page)
     run.execute()
     held = sum(outcome.verdict == "held" for outcome in run.outcomes.values())
     print(f"{held} of {len(rows)} rows held; seed {options.seed}")

@@ -28,6 +28,8 @@ class Outcome:
     skipped: Sequence[str]
     seconds: float
     seed: int
+    is_ended: bool = False
+    """It took longer than the limit of the row."""
 
     @property
     def verdict(self) -> Literal["held", "failed", "skipped"]:
@@ -48,6 +50,8 @@ class Outcome:
             texts.append(f"{missed}{name}: {', '.join(shown)}" + (f" (asked {asked})" if asked else ""))
         if not (self.passed or self.failed or self.skipped):
             return ["not run"]
+        if self.is_ended:
+            return [*texts, f"**ended after {self.seconds:.0f} s**"]
         counts = [f"{self.passed} tests passed" if self.passed != 1 else "1 test passed"]
         counts += [f"**{self.failed} failed**"] if self.failed else []
         counts += [f"{len(self.skipped)} skipped ({self.skipped[0]})"] if self.skipped else []

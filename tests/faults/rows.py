@@ -182,6 +182,7 @@ ROWS: Final = (
             "tests/faults/test_store_failures.py::test_an_unreachable_store_fails_no_lookup_and_hangs_no_registration",
             "tests/faults/test_store_under_lookups.py::test_a_stalled_store_stalls_neither_lookups_nor_refusals",
         ),
+        limit_s=110,
     ),
     Row(
         14,

@@ -106,6 +106,7 @@ def test_a_row_that_takes_too_long_is_ended_and_the_next_one_runs(
     assert [run.outcomes[number].verdict for number in (1, 2)] == ["failed", "held"]
     assert "of the run before" not in page.read_text()
     assert {number: cells[4] for number, cells in rows_of(page).items()} == {1: "7", 2: "7"}
+    assert "**failed**. **ended after" in rows_of(page)[1][3]
     assert "ended after 4 s" in (tmp_path / "logs" / "row-1.log").read_text()
 
 

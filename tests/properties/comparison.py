@@ -121,7 +121,8 @@ class Comparison:
         scan = await scan_deadlines(self.namespace, self.lease.whole, caller=CALLER, limit=100, brake=NO_BRAKE)
         reply = await expire_brokers(self.namespace, self.lease.whole, scan.listed, caller=CALLER)
         due = sorted(self.reference.due(), key=lambda instance: join_instance_name(*instance))
-        assert [due.instance_name for due in scan.listed] == [join_instance_name(*instance) for instance in due]
+        listed = [due.instance_name for due in scan.listed]
+        assert listed == [join_instance_name(*instance) for instance in due], f"{listed} are listed, not {due}"
         self.worker.notices.extend(reply.notices)
         assert list(reply.removed) == [join_instance_name(*instance) for instance in self.reference.expire(due)]
 

@@ -107,7 +107,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "trimming": Mutant(
         "the history is trimmed without a baseline for readers that have missed entries",
-        methods={(HistoryUpkeep, "_request_baseline_after_loss"): _nothing},
+        methods={(HistoryUpkeep, "_request_baseline_before_loss"): _nothing},
     ),
     "reopen": Mutant(
         "sessions are not compared after a loss",

@@ -26,7 +26,10 @@ from tests.support.scripts import with_replaced_text
 
 LUA: Final = LuaScripts()
 START_MS: Final = 1_700_000_000_000
+MOST_MS: Final = 9_000
+"""Below the shortest timeout, because the clock of the reference does not move."""
 ERROR: Final = "an error reply"
+READS_HASHES: Final = {namespaces.SCRIPTS["read_group"].sha1}
 NOT_COMPARED: Final = frozenset({"TIME", "SCAN", "UNLINK", "TYPE", "INFO"})
 """The replies differ: the clock is another one, and other tests on this server have keys too."""
 
@@ -65,7 +68,8 @@ class MirroredClient(StoreClient):
 
     async def _move_clock(self, meta: str) -> None:
         """Mostly by some milliseconds, sometimes by so much that the deadline clock pauses."""
-        self._now_ms += self._chance.choice((0, 0, 1, 50)) if self._chance.random() < 0.97 else 7_000
+        step_ms = self._chance.choice((0, 0, 1, 50)) if self._chance.random() < 0.97 else 7_000
+        self._now_ms = max(self._now_ms, min(self._now_ms + step_ms, START_MS + MOST_MS))
         clock = ("HSET", f"{meta}-clock", "s", self._now_ms // 1000, "us", self._now_ms % 1000 * 1000)
         await super().call(*clock)
         self.memory.execute(*clock)
@@ -82,10 +86,26 @@ class MirroredClient(StoreClient):
         if words[0] in NOT_COMPARED:
             return
         expected = self._in_memory(words)
-        if words[0] == "SMEMBERS":
-            reply, expected = sorted(reply), sorted(expected)
+        reply, expected = _without_order(words, reply), _without_order(words, expected)
         assert expected == reply, f"{words[:6]}: {expected} in memory, {reply} from the server"
         self.compared += 1
+
+
+def _without_order(words: Sequence[Word], reply: Any) -> Any:
+    """A server keeps the order of a hash only while all its values are short."""
+    if words[0] == "SMEMBERS":
+        return sorted(reply)
+    if words[0] == "HGETALL":
+        return _pairs(reply)
+    if words[0] == "EVALSHA" and words[1] in READS_HASHES and reply is not ERROR:
+        clusters, group, queues, mappings, cursor = reply
+        has_all_topics = words[5] != ""
+        return [clusters, _pairs(group), _pairs(queues) if has_all_topics else queues, _pairs(mappings), cursor]
+    return reply
+
+
+def _pairs(reply: list[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(reply[::2], reply[1::2], strict=True))
 
 
 @asynccontextmanager
@@ -111,7 +131,7 @@ async def check_replies(store_url: str, history: list[op.Operation], monkeypatch
         await comparison.run(history)
         await comparison.repeat_everything()
         await client.call("XRANGE", namespace.keys.changes, "-", "+")
-        assert client.compared > 10
+        assert client.compared > 4  # also of a history that does nothing
 
 
 @given(op.histories)
