@@ -12,6 +12,7 @@ import asyncio
 import os
 import random
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -354,7 +355,7 @@ async def run(*, count: int, seed: int, period_s: float = 3.0, folder: Path) -> 
     return result
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description="Failovers that lose acknowledged writes.")
     parser.add_argument("--count", type=int, default=30, help="number of failovers")
     parser.add_argument("--seed", type=int, default=1, help="decides all times")
@@ -368,7 +369,8 @@ def main() -> None:
         print(f"{name}: {value}")
     for violation in result.violations[:20]:
         print(violation)
+    return 1 if result.violations else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

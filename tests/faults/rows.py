@@ -287,7 +287,7 @@ ROWS: Final = (
             "tests/attacks/test_seat_theft.py::test_a_broker_that_reconnects_stays_alive_by_heartbeats",
         ),
         alone=True,
-        limit_s=90,
+        limit_s=80,
     ),
     Row(
         22,
@@ -462,6 +462,7 @@ ROWS: Final = (
             "tests/faults/test_lost_connections.py::test_a_balancer_that_resets_all_connections_causes_no_removal",
             "tests/registry/test_lost_connections.py::test_a_network_mass_disconnect_removes_no_broker_and_raises_an_alarm",
         ),
+        limit_s=110,
     ),
     Row(
         37,
