@@ -103,9 +103,9 @@ def i4_all_workers_reach_the_same_digest(recording: Recording) -> Findings:
 
 
 def i5_in_doubt_no_answer_says_that_there_is_no_such_topic(recording: Recording) -> Findings:
-    """A topic is known to a worker as soon as it answered it with a broker that still sends heartbeats. It is known to
-    all workers a second after the registration was acknowledged, unless a failover lost that registration or the worker
-    was cut off from the store.
+    """A topic is known to a worker as soon as it answered it with a broker that sent heartbeats ever since: one that
+    was dead meanwhile has to reach this worker again. It is known to all workers a second after the registration was
+    acknowledged, unless a failover lost that registration or the worker was cut off from the store.
     """
     alive = {broker: lifetimes(recording, broker) for broker in recording.brokers}
     acknowledged: dict[str, list[Exchange]] = defaultdict(list)
@@ -121,7 +121,7 @@ def i5_in_doubt_no_answer_says_that_there_is_no_such_topic(recording: Recording)
                 known = [
                     broker
                     for broker, at in seen_at.items()
-                    if at < lookup.sent and _is_within(alive.get(broker, []), lookup)
+                    if at < lookup.sent and _is_within(alive.get(broker, []), lookup, since=at)
                 ] + [
                     one.subject
                     for one in acknowledged[topic]
@@ -135,7 +135,7 @@ def i5_in_doubt_no_answer_says_that_there_is_no_such_topic(recording: Recording)
             elif seen_at and lookup.code is not None:
                 yield None
             for broker in lookup.brokers:
-                seen_at.setdefault(broker, lookup.ended)
+                seen_at[broker] = lookup.ended
 
 
 def i6_no_connection_sees_an_older_version_after_a_newer_one(recording: Recording) -> Findings:

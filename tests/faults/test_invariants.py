@@ -231,6 +231,19 @@ def test_a_worker_that_is_cut_off_may_lack_what_was_registered_elsewhere() -> No
     assert check(recording)["I9"].violations != []
 
 
+@pytest.mark.parametrize(("after_s", "is_violation"), [(0.3, False), (1.3, True)])
+def test_a_broker_that_was_dead_is_known_to_the_other_workers_a_second_after_its_return(
+    after_s: float, is_violation: bool
+) -> None:
+    """Although they have shown it before it died."""
+    recording = calm()
+    recording.exchanges = [one for one in recording.exchanges if one.sent < 10]
+    recording.deaths = [Death("b", 10.0, bound_s=5.0)]
+    recording.exchanges += [registration(16.0, generation=2), lookup(16.0 + after_s, worker="w2")]
+    violations = check(recording)["I5"].violations
+    assert bool(violations) is is_violation, violations
+
+
 def test_the_removal_of_a_broker_that_fell_silent_is_no_violation_of_i1() -> None:
     recording = calm()
     recording.exchanges = [one for one in recording.exchanges if one.kind == "lookup" or one.sent < 10]
