@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import time
 from dataclasses import replace
+from threading import Thread
 
 import pytest
 
 from routebook.errors import NotReadyError, NotSeenYetError
 from routebook.model.broker import ORDER_TOPIC_NAMESPACE, QueueData
+from routebook.replica import feed
 from routebook.store.administration import (
     delete_kv,
     delete_topic,
@@ -23,6 +26,7 @@ from tests.reference.build import mapping, topics, version
 from tests.replica.build import A, B, C
 from tests.replica.following import (
     caught_up,
+    client_at,
     fall_back,
     following,
     following_at,
@@ -51,6 +55,29 @@ async def test_existing_data_is_loaded_and_new_changes_are_followed(namespace: N
         await replica.wait_for(await register(namespace, B, broker="broker-b", topics=topics("orders")), 20_000)
         assert list(replica.view.brokers_of("orders")) == ["broker-a", "broker-b"]
         assert replica.counts.loads == 1
+
+
+async def test_a_suspended_worker_is_current_only_after_it_has_read_what_it_missed(
+    namespace: Namespace, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When it continues, replies have waited for it. They show that the store could be reached, not what it has now."""
+    monkeypatch.setattr(feed, "WAIT_MS", 200)
+    monkeypatch.setattr(feed, "IN_TOUCH_MS", 600)
+
+    async def register_elsewhere() -> None:
+        async with client_at(store_url, namespace.keys) as client:
+            await register(Namespace(client, namespace.keys, namespace.scripts), A)
+
+    async with following(namespace) as replica:
+        await until(lambda: replica.current)
+        elsewhere = Thread(target=lambda: asyncio.run(register_elsewhere()))
+        elsewhere.start()
+        elsewhere.join()  # nothing else runs in this process meanwhile
+        time.sleep(0.8)
+        while replica.route_bytes("orders") is None:
+            assert not replica.current
+            await asyncio.sleep(0)
+        await until(lambda: replica.current)
 
 
 async def test_the_lag_counts_changes_that_are_known_and_not_shown(namespace: Namespace) -> None:

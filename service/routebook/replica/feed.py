@@ -163,9 +163,14 @@ class Feed:
 
     @property
     def current(self) -> bool:
-        """Complete, in touch with the store and following its history: an object that is not here does not exist."""
+        """Complete, in touch with the store and following its history: an object that is not here does not exist.
+
+        Only a read of the history counts as touch here. Another reply shows that the store can be reached, but not what
+        it has: a worker that was suspended finds replies that have waited for it, and reads the history after them.
+        """
         follows = self._follows and not self._is_doubtful and self._is_connected_as_verified()
-        return self.complete and follows and self.version >= self._catching_up_to and self.stale_ms() == 0
+        has_read = time.monotonic() - self._last_contact <= IN_TOUCH_MS / 1000
+        return self.complete and follows and has_read and self.version >= self._catching_up_to and self.stale_ms() == 0
 
     @property
     def is_recovering(self) -> bool:
@@ -216,6 +221,7 @@ class Feed:
         """Follows the store until cancelled, through every failure."""
         pause = FIRST_PAUSE_S
         while True:
+            began = time.monotonic()
             try:
                 await self._advance()
             except Exception as error:  # of any kind: without its feed, a worker would serve an ever older table
@@ -223,7 +229,7 @@ class Feed:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
             else:
-                self._note_contact()
+                self._note_contact(began)
                 pause = FIRST_PAUSE_S
 
     def _note_failure(self, error: Exception) -> None:
@@ -235,14 +241,15 @@ class Feed:
             _log.warning("The history cannot be followed; answers come from memory. %s", error, exc_info=trace)
         self._is_failing = True
 
-    def _note_contact(self) -> None:
+    def _note_contact(self, began: float) -> None:
+        """A step that took longer than steps do shows what the store had when it began: this process was suspended."""
         if self._is_failing:
             _log.info("The history is followed again.")
         self._is_failing = False
         now = time.monotonic()
         if self.recovery:
             self.recovery.spend(int(min(now - self._last_contact, IN_TOUCH_MS / 1000) * 1000))
-        self._last_contact = now
+        self._last_contact = now if now - began <= IN_TOUCH_MS / 1000 else began
 
     async def _advance(self) -> None:
         if not self._follows or self._is_load_requested:
