@@ -153,9 +153,18 @@ def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Non
         click.echo("(no rows)")
         return
     filled = [name for name in columns if any(row[name] not in (None, [], {}) for row in rows)]
-    titles = ["AT" if name == "ms" else name.removesuffix("_ms").replace("_", " ").upper() for name in filled]
+    titles = [_title(name, filled) for name in filled]
     is_numeric = [all(isinstance(row[name], int | float | None) for row in rows) for name in filled]
     print_table([[_format_in_row(name, row) for name in filled] for row in rows], titles, is_numeric)
+
+
+def _title(name: str, others: Sequence[str]) -> str:
+    """Without `_ms`, since values have units. `readable` is the share of the time `readable_ms`."""
+    if name == "ms":
+        return "AT"
+    title = name.removesuffix("_ms")
+    share = " SHARE" if f"{name}_ms" in others else ""
+    return title.replace("_", " ").upper() + share
 
 
 def _format_in_row(name: str, row: Mapping[str, Any]) -> str:

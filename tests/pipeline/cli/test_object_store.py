@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from routebook_pipeline.answers.catalogue import QUESTIONS
-from tests.pipeline.cli.commands import ENTRIES, LIGHT, export_file, last_day, two_days
+from routebook_pipeline.source.stream import EntryId
+from tests.pipeline.cli.commands import ENTRIES, LIGHT, export_file, last_day, seat_entry, two_days
 from tests.pipeline.cli.shell import Result, Shell
 from tests.pipeline.source.streams import Stream
 
@@ -95,4 +96,13 @@ def test_every_command_works_to_its_end(
         assert shell.pipeline("doctor", "--json").code == 0
         (tmp_path / "changes.jsonl").write_text(export_file(entries))
         run("backfill", "--import", str(tmp_path / "changes.jsonl"), "--lake", f"s3://{BUCKET}/other", *day)
-        assert run("run", "rebase").code == 0
+        run("run", "rebase", code=1)
+        stream.drop()
+        stream.append(
+            [(EntryId(midnight_ms + version, version), seat_entry("broker-registered")) for version in (1, 2)]
+        )
+        run("ingest", "--once", code=4)
+        run("run", "rebase")
+        run("ingest", "--once")
+        eras = json.loads(run("run", "check", "--json", code=1).out)["integrity"]
+        assert [(era["era"], era["entries"]) for era in eras] == [(0, ENTRIES), (1, 2)]

@@ -53,6 +53,11 @@ def test_empty_columns_are_left_out_and_wide_letters_are_aligned(capsys: pytest.
     assert capsys.readouterr().out.splitlines() == ["CLUSTER  UNPLANNED", "集群             3", "c               12"]
 
 
+def test_a_share_and_a_time_of_one_name_have_different_titles(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows(("readable_ms", "readable"), [{"readable_ms": 1000, "readable": 1.0}])
+    assert capsys.readouterr().out.splitlines()[0].split() == ["READABLE", "READABLE", "SHARE"]
+
+
 def test_the_values_of_anomalies_have_the_units_of_their_rule(capsys: pytest.CaptureFixture[str]) -> None:
     values = {"headless": 92_830.0, "late-heartbeats": 0.0123, "churn-spike": 1234567.0, "skew": 2.5}
     rows = [{"rule": rule, "value": value, "threshold": value} for rule, value in values.items()]
