@@ -89,6 +89,7 @@ NOT_HERE = {
     ("docs/model/README.md", "make model"): OWN_LANE,
     ("docs/reference/commands.md", "routebook completion fish"): FISH,
     ("docs/reliability.md", "make chaos"): OWN_LANE,
+    ("docs/reliability.md", ".venv/bin/python -m tests.faults.failover_losses"): OWN_LANE,
     ("docs/runbook.md", "kubectl"): CLUSTER,
     ("docs/simulation.md", "make simulate-faults"): OWN_LANE,
     ("docs/simulation.md", ".venv/bin/python -m tests.simulation --replay"): "tests/simulation replays seeds",
