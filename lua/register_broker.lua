@@ -32,9 +32,9 @@ ARGV[22]  limits          clusters, groups, brokers, seats of a group and topics
 ARGV[23]  new             number of topics that the base does not have
 ARGV[24]  differing       number of topics that the base has with other values
 ARGV[25]  dropped         number of topics to remove (deleteTopicWithBrokerRegistration, replace)
-ARGV[26]  mappings        number of static mappings that differ
+ARGV[26]  mapping_hosts   number of host brokers of the static mappings that differ
 ARGV[27…] topic, packed queue data (new) · topic, packed queue data (differing) · topic (dropped) ·
-          host broker, topic, mapping as JSON · then, unless they are staged, chunks of at most 1,000 queue items for
+          for each host broker: its name, number of mappings, topic, mapping as JSON, … · then, unless they are staged, chunks of at most 1,000 queue items for
           the history: kind of chunk (n, d or x for new, differing, dropped) and number of items as `<kind> <number>`,
           JSON items
 
@@ -77,7 +77,7 @@ local incarnation, digest, filters, base, guarded = ARGV[11], ARGV[12], ARGV[13]
 local staged, staged_entries, staged_chunks = ARGV[16], tonumber(ARGV[17]), tonumber(ARGV[18])
 local staged_all, worker, stamp, limits = ARGV[19], ARGV[20], ARGV[21], read_limits(ARGV[22])
 local counts = { new = tonumber(ARGV[23]), differing = tonumber(ARGV[24]), dropped = tonumber(ARGV[25]),
-  mappings = tonumber(ARGV[26]) }
+  mapping_hosts = tonumber(ARGV[26]) }
 local FIRST_ITEM = 27
 
 check_tables()
@@ -105,14 +105,9 @@ if is_accepted and decision.may_publish and is_staged_otherwise then
 end
 
 local items = read_items(ARGV, FIRST_ITEM, counts)
-local hosts_checked = {}
-for at = items.mappings.from, items.mappings.to, 3 do
-  local host = ARGV[at]
-  if not hosts_checked[host] then
-    check_hash('mapping', host)
-    check_hash('broker', host)
-    hosts_checked[host] = true
-  end
+for _, of_host in ipairs(items.mappings) do
+  check_hash('mapping', of_host.host)
+  check_hash('broker', of_host.host)
 end
 local function topic_limit_exceeded()
   local key = key_of('queues', broker)

@@ -52,20 +52,14 @@ end
 
 -- Static mappings may belong to any host, which need not be a broker.
 local function mapping_limit_exceeded(limits, list, mappings)
-  local sent = {}
-  for at = mappings.from, mappings.to, 3 do
-    sent[list[at]] = (sent[list[at]] or 0) + 1
-  end
   local new_hosts = 0
-  for host, new in pairs(sent) do
-    local key = key_of('mapping', host)
-    new_hosts = new_hosts + 1 - redis.call('SISMEMBER', table_key('mapped'), host)
+  for _, of_host in ipairs(mappings) do
+    local key, new = key_of('mapping', of_host.host), (of_host.to - of_host.from + 1) / 2
+    new_hosts = new_hosts + 1 - redis.call('SISMEMBER', table_key('mapped'), of_host.host)
     -- Which of them are new is looked up only if it matters, because each costs a call.
     if grows_beyond(key, new, limits.topics) then
-      for at = mappings.from, mappings.to, 3 do
-        if list[at] == host then
-          new = new - redis.call('HEXISTS', key, list[at + 1])
-        end
+      for at = of_host.from, of_host.to, 2 do
+        new = new - redis.call('HEXISTS', key, list[at])
       end
       if grows_beyond(key, new, limits.topics) then
         return 'max_topics_per_broker'

@@ -10,7 +10,12 @@ local function read_items(list, first, counts)
     return { from = from, to = at - 1 }
   end
   local items = { new = take(2 * counts.new), differing = take(2 * counts.differing), dropped = take(counts.dropped),
-    mappings = take(3 * counts.mappings), list = list }
+    mappings = {}, list = list }
+  for number = 1, counts.mapping_hosts do
+    local host = take(2)
+    items.mappings[number] = take(2 * tonumber(list[host.to]))
+    items.mappings[number].host = list[host.from]
+  end
   items.chunks = { from = at, to = #list }
   return items
 end
@@ -41,21 +46,11 @@ end
 
 -- Returns the names of the host brokers whose mappings were written.
 local function apply_mappings(items)
-  local hosts, of_host, list = {}, {}, items.list
-  for at = items.mappings.from, items.mappings.to, 3 do
-    local host = list[at]
-    local written = of_host[host]
-    if not written then
-      written = {}
-      of_host[host] = written
-      hosts[#hosts + 1] = host
-    end
-    local count = #written
-    written[count + 1], written[count + 2] = list[at + 1], list[at + 2]
-  end
-  for _, host in ipairs(hosts) do
-    call_in_slices('HSET', key_of('mapping', host), of_host[host], 1, #of_host[host])
-    redis.call('SADD', table_key('mapped'), host)
+  local hosts = {}
+  for number, of_host in ipairs(items.mappings) do
+    call_in_slices('HSET', key_of('mapping', of_host.host), items.list, of_host.from, of_host.to)
+    redis.call('SADD', table_key('mapped'), of_host.host)
+    hosts[number] = of_host.host
   end
   return hosts
 end

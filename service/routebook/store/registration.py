@@ -1,6 +1,7 @@
 """register_broker, touch_broker, heartbeat_broker: how a broker enters the route table and remains in it."""
 
 import secrets
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -158,14 +159,19 @@ async def register_broker(
 
 def _difference_arguments(difference: QueueDifference, *, is_staged: bool) -> list[str | int]:
     """Counts, then the lists. Staged topics and their queue items are in the store already."""
-    mappings = [part for topic, m in difference.mappings.items() for part in (m.bname, topic, pack_mapping(m))]
+    hosts: dict[str, list[str]] = defaultdict(list)
+    for topic, mapping in difference.mappings.items():
+        hosts[mapping.bname] += [topic, pack_mapping(mapping)]
+    mappings: list[str | int] = []
+    for host, words in hosts.items():
+        mappings += [host, len(words) // 2, *words]
     if is_staged:
-        return [0, 0, 0, len(difference.mappings), *mappings]
+        return [0, 0, 0, len(hosts), *mappings]
     return [
         len(difference.new),
         len(difference.differing),
         len(difference.dropped),
-        len(difference.mappings),
+        len(hosts),
         *pack_queues(difference.new),
         *pack_queues(difference.differing),
         *difference.dropped,
