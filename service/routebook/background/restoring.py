@@ -7,12 +7,11 @@ that came from register-topic follow when their broker is back.
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from routebook.errors import StoreError
-from routebook.model.broker import QueueData
+from routebook.model.broker import QueueData, parts_of
 from routebook.model.names import Caller
 from routebook.replica.recovery import Recovery
 from routebook.replica.replica import Replica
@@ -59,11 +58,11 @@ class Restoring:
         }
         written = 0
         for kv_namespace, values in recovery.carried_kv(table).items():
-            for part in _parts(values):
-                written += (await restore_kv(self._namespace, kv_namespace, part, caller=self._caller)).count
+            for part in parts_of(values.items(), ENTRIES_PER_CALL):
+                written += (await restore_kv(self._namespace, kv_namespace, dict(part), caller=self._caller)).count
         written += (await restore_settings(self._namespace, settings, caller=self._caller)).count
-        for part in _parts(recovery.carried_identities(table)):
-            written += (await restore_identities(self._namespace, part, caller=self._caller)).count
+        for part in parts_of(recovery.carried_identities(table).items(), ENTRIES_PER_CALL):
+            written += (await restore_identities(self._namespace, dict(part), caller=self._caller)).count
         await mark_restored(self._namespace)
         self._restored_history = history
         if written:
@@ -88,17 +87,11 @@ async def write_back_queues(
     applied it, because that change may have deleted one of these topics.
     """
     written = 0
-    for part in _parts(queues):
-        outcome = await restore_queues(namespace, broker, part, revision=revision, caller=caller)
+    for part in parts_of(queues.items(), ENTRIES_PER_CALL):
+        outcome = await restore_queues(namespace, broker, dict(part), revision=revision, caller=caller)
         if outcome.status is Status.STALE:
             break
         if outcome.status is Status.DONE:
             revision = outcome.version
         written += outcome.count
     return written
-
-
-def _parts(values: Mapping[str, _Value]) -> Iterator[dict[str, _Value]]:
-    items = iter(values.items())
-    while part := dict(islice(items, ENTRIES_PER_CALL)):
-        yield part

@@ -23,14 +23,14 @@ import logging
 import random
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import Final, TypeVar
 
 from routebook.errors import NotPrimaryError, NotReadyError, NotSeenYetError, StoreError
-from routebook.model.broker import Instance, QueueData
+from routebook.model.broker import Instance, QueueData, parts_of
 from routebook.model.names import Caller
 from routebook.observability.metrics import Metrics, SelfCheckPart
 from routebook.registry.status import StoreHealth
@@ -150,9 +150,9 @@ class SelfCheck:
         mapped = set(await list_mapped(self._namespace))
         suspects = {*clusters, *mapped} - table.names()
         suspects |= {name for name in table.names() - mapped if table.mappings_of_broker(name)}
-        for names in _portions(sorted(table.names()), GROUPS_PER_STEP):
-            counted = await self._paced(lambda names=names: count_groups(self._namespace, names))  # type: ignore[misc]
-            suspects |= {name for name in names if not self._has_counts(name, counted[name], clusters[name])}
+        for part in parts_of(sorted(table.names()), GROUPS_PER_STEP):
+            counted = await self._paced(lambda part=part: count_groups(self._namespace, part))  # type: ignore[misc]
+            suspects |= {name for name in part if not self._has_counts(name, counted[name], clusters[name])}
         return suspects | await self._compare_instances()
 
     def _has_counts(self, broker: str, found: GroupCounts, clusters: set[str]) -> bool:
@@ -170,10 +170,10 @@ class SelfCheck:
         table = self._replica.table
         suspects: set[str] = set()
         names = {*table.instances, *await list_members(self._namespace)}
-        for portion in _portions(sorted(names), INSTANCES_PER_STEP):
-            stored = await self._paced(lambda portion=portion: read_instances(self._namespace, portion))  # type: ignore[misc]
-            deadlines = await read_deadlines(self._namespace, portion)
-            for name in portion:
+        for part in parts_of(sorted(names), INSTANCES_PER_STEP):
+            stored = await self._paced(lambda part=part: read_instances(self._namespace, part))  # type: ignore[misc]
+            deadlines = await read_deadlines(self._namespace, part)
+            for name in part:
                 known = table.instances.get(name)
                 either = known or stored[name]
                 if either and (known != stored[name] or deadlines[name] is None):
@@ -238,7 +238,7 @@ class SelfCheck:
     ) -> Status:
         """UNCHANGED: the store lacks nothing. STALE: it has moved on, so everything has to be compared again."""
         lacking = {topic: queue for topic, queue in wanted.queues.items() if queue and topic not in stored.queues}
-        parts: list[dict[str, QueueData]] = list(_parts(lacking)) or [{}]
+        parts = [dict(part) for part in parts_of(lacking.items(), ENTRIES_PER_REPAIR)] or [{}]
         status, written, version = Status.UNCHANGED, 0, position.version
         for part in parts:
             outcome = await repair_group(
@@ -363,17 +363,6 @@ class SelfCheck:
 
 def _packed(queue: QueueData | None) -> bytes | None:
     return queue.pack().encode() if queue else None
-
-
-def _portions(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
-    remaining = iter(items)
-    while portion := list(islice(remaining, size)):
-        yield portion
-
-
-def _parts(queues: Mapping[str, QueueData]) -> Iterator[dict[str, QueueData]]:
-    for portion in _portions(queues.items(), ENTRIES_PER_REPAIR):
-        yield dict(portion)
 
 
 class StoreAlarms:

@@ -8,8 +8,7 @@ operation in `/openapi.json`, from the signature of `register_broker`.
 
 import dataclasses
 import re
-from collections.abc import Generator, Iterator, Mapping
-from itertools import islice
+from collections.abc import Generator, Iterator
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 import msgspec
@@ -44,7 +43,15 @@ from routebook.http_api.schemas import (
     Version,
     WriteResult,
 )
-from routebook.model.broker import DataVersion, QueueData, Registration, RegistrationResult, Seat, TopicMapping
+from routebook.model.broker import (
+    DataVersion,
+    QueueData,
+    Registration,
+    RegistrationResult,
+    Seat,
+    TopicMapping,
+    parts_of,
+)
 from routebook.model.identity import Role
 from routebook.model.names import check_address, check_broker_id, check_name
 from routebook.registry.dry_runs import plan_broker_removal
@@ -357,7 +364,7 @@ def _read_registration(
     for items in _parts(members, "mappings", _MAPPINGS, settings.max_topics_per_broker):
         mappings |= {check_name("topic", name): item.as_mapping(name) for name, item in items.items()}
         yield
-    rest = _join(members)
+    rest = msgspec.json.encode(members)
     if len(rest) > _SMALL_BODY_BYTES:
         raise InvalidInputError("body", f"{len(rest)} bytes without topics and mappings", f"{_SMALL_BODY_BYTES} bytes")
     registration = register_broker(*seat, body=_validated_body(rest), replace=replace)
@@ -375,10 +382,6 @@ def _members(body: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
     raise RequestValidationError([fault])
 
 
-def _join(members: Mapping[str, msgspec.Raw]) -> bytes:
-    return msgspec.json.encode(members)
-
-
 def _parts(
     members: dict[str, msgspec.Raw], field: str, adapter: TypeAdapter[dict[str, _Item]], limit: int
 ) -> Iterator[dict[str, _Item]]:
@@ -387,10 +390,9 @@ def _parts(
     table = {} if raw is None else _members(raw)
     if limit and len(table) > limit:
         raise LimitError(f"The body has {len(table)} {field}", "max_topics_per_broker", limit)
-    items = iter(table.items())
-    while part := dict(islice(items, _STEP_TOPICS)):
+    for part in parts_of(table.items(), _STEP_TOPICS):
         try:
-            yield adapter.validate_json(_join(part))
+            yield adapter.validate_json(msgspec.json.encode(dict(part)))
         except ValidationError as error:
             raise _request_error(error, ("body", field)) from error
 

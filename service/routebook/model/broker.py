@@ -2,9 +2,10 @@
 route of a topic.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, NamedTuple
+from itertools import islice
+from typing import Final, Literal, NamedTuple, TypeVar
 
 from routebook.model.names import join_instance_name
 
@@ -28,6 +29,15 @@ SYNC_MEMBER_TOPIC_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
 
 
 # -- topics
+
+_Item = TypeVar("_Item")
+
+
+def parts_of(items: Iterable[_Item], length: int) -> Iterator[tuple[_Item, ...]]:
+    """Cuts a large table into parts. Each is worked off in one step of the event loop, or sent with one script."""
+    remaining = iter(items)
+    while part := tuple(islice(remaining, length)):
+        yield part
 
 
 @dataclass(frozen=True, slots=True)

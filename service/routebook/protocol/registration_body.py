@@ -12,16 +12,15 @@ import re
 import secrets
 import struct
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from routebook.model.broker import DataVersion, QueueData, TopicMapping
+from routebook.model.broker import DataVersion, QueueData, TopicMapping, parts_of
 from routebook.protocol.body_json import (
     DATA_VERSION,
     MAX_JSON_VALUES,
@@ -341,7 +340,7 @@ class _Tables:
         """The topic's own name counts, not the table's key."""
         topics, queues = self._topics, self._queues
         _check_topics(len(table), self._max_topics)
-        for number, chunk in enumerate(_chunks(table.items(), _STEP_TOPICS)):
+        for number, chunk in enumerate(parts_of(table.items(), _STEP_TOPICS)):
             if number:
                 yield
                 _check_topics(len(topics), self._max_topics)
@@ -392,12 +391,6 @@ class _Tables:
             mappings=self._mappings,
             filters=filters,
         )
-
-
-def _chunks(items: Iterable[_T], length: int) -> Iterator[tuple[_T, ...]]:
-    iterator = iter(items)
-    while chunk := tuple(islice(iterator, length)):
-        yield chunk
 
 
 # -- the compressed form of a registration

@@ -17,14 +17,13 @@ when the table changes between two steps of a large comparison (`LongWork`).
 
 import asyncio
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Generator, Iterable
 from math import inf
 from time import thread_time
 from typing import Final, TypeVar
 
 from routebook.errors import InvalidInputError, LimitError
-from routebook.model.broker import MASTER_ID, BrokerGroup, DataVersion, QueueData, Registration
+from routebook.model.broker import MASTER_ID, BrokerGroup, DataVersion, QueueData, Registration, parts_of
 from routebook.model.names import check_address, check_broker_id, check_name, check_names, check_text
 from routebook.replica.table import Table
 from routebook.settings import Settings
@@ -46,7 +45,6 @@ peer that sends them on purpose gets half a percent of a processor, instead of h
 MAX_FILTERS: Final = 1_000
 """Filter servers of one broker. Brokers since 4.3 have none."""
 
-_Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
@@ -94,13 +92,6 @@ class LongWork:
         finally:
             if charge is not None:
                 charge(weight * (spent + max(thread_time() - began, 0)), time.monotonic())
-
-
-def parts_of(items: Iterable[_Item], length: int) -> Iterator[tuple[_Item, ...]]:
-    """Cuts items into parts, one for each step."""
-    iterator = iter(items)
-    while part := tuple(islice(iterator, length)):
-        yield part
 
 
 def check_registration(registration: Registration, settings: Settings) -> None:

@@ -10,10 +10,9 @@ result is the same as if the history had been followed from the beginning.
 import asyncio
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final, TypeVar
 
-from routebook.model.broker import ORDER_TOPIC_NAMESPACE, Instance
+from routebook.model.broker import ORDER_TOPIC_NAMESPACE, Instance, parts_of
 from routebook.replica.table import Table, Updates, finish, keys_that_differ, looks_alike
 from routebook.store.history import BASELINE_KINDS, KINDS, Change, read_changes
 from routebook.store.identities import read_identities
@@ -46,7 +45,6 @@ not be named, and no script blocks the store for long, because the group comes i
 CHANGES_PER_STEP: Final = 16
 """Changes whose references are collected in one step: up to 16,000 topics, which takes a millisecond."""
 
-_Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
@@ -231,8 +229,8 @@ async def _load_groups(namespace: Namespace, table: Table) -> None:
 
 
 async def _load_instances(namespace: Namespace, table: Table) -> None:
-    for portion in _portions(await list_members(namespace), INSTANCES_PER_READ):
-        for instance_name, instance in (await read_instances(namespace, portion)).items():
+    for part in parts_of(await list_members(namespace), INSTANCES_PER_READ):
+        for instance_name, instance in (await read_instances(namespace, part)).items():
             table.apply_instance(instance_name, instance)
 
 
@@ -245,12 +243,6 @@ async def _catch_up(namespace: Namespace, table: Table, position: Position) -> P
         read.apply_to(table, await in_steps(table.work_out(read.groups)))
         position = position.after(changes[-1])
     return position
-
-
-def _portions(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
-    remaining = iter(items)
-    while portion := list(islice(remaining, size)):
-        yield portion
 
 
 def changed_topics(old: Table, new: Table) -> Iterator[set[str]]:

@@ -21,13 +21,13 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import chain, islice
+from itertools import chain
 from operator import attrgetter
 from sys import intern
 from types import MappingProxyType
 from typing import Final, TypeVar, cast
 
-from routebook.model.broker import ORDER_TOPIC_NAMESPACE, BrokerGroup, Instance, QueueData, TopicMapping
+from routebook.model.broker import ORDER_TOPIC_NAMESPACE, BrokerGroup, Instance, QueueData, TopicMapping, parts_of
 from routebook.model.names import join_instance_name
 from routebook.store.reads import GroupImage
 
@@ -232,11 +232,11 @@ class Queues:
         entries = self.of_broker(broker)
         update = _BrokerUpdate(intern(broker), entries, self._brokers, updates)
         if complete:
-            for topics in _parts_of(entries):
+            for topics in parts_of(entries, STEP_TOPICS):
                 update.remove([topic for topic in topics if topic not in wanted])
                 if updates.ends_step(len(topics)):
                     yield
-        for items in _parts_of(wanted.items()):
+        for items in parts_of(wanted.items(), STEP_TOPICS):
             update.remove([topic for topic, queue in items if queue is None and topic in entries])
             update.put(items)
             if updates.ends_step(len(items)):
@@ -341,12 +341,6 @@ class _BrokerUpdate:
                 gone.add(topic)
 
 
-def _parts_of(items: Iterable[_Item]) -> Iterator[tuple[_Item, ...]]:
-    iterator = iter(items)
-    while part := tuple(islice(iterator, STEP_TOPICS)):
-        yield part
-
-
 class Table:
     """Groups, queues, clusters, instances, mappings, key-values, settings and identities, with indexes and a digest."""
 
@@ -424,7 +418,7 @@ class Table:
             yield from self._queues.work_out(broker, image.queues, updates, complete=image.all_queues)
             yield from self._work_out_mappings(broker, image, updates)
             if not looks_alike(self._groups.get(broker), image.group):
-                for topics in _parts_of(self._queues.of_broker(broker)):
+                for topics in parts_of(self._queues.of_broker(broker), STEP_TOPICS):
                     updates.changed.update(topics)
                     if updates.ends_step(len(topics) // 10):
                         yield

@@ -5,12 +5,11 @@ reader ever sees half of a change.
 """
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final, Literal, NamedTuple
 
-from routebook.model.broker import QueueData
+from routebook.model.broker import parts_of
 from routebook.store.namespace import (
     Namespace,
     QueueChange,
@@ -62,7 +61,8 @@ async def stage_changes(
             return None
         staged = copy.table
     for kind, queues in changes:
-        for part in _parts(queues):
+        for items in parts_of(queues.items(), TOPICS_PER_STAGE):
+            part = dict(items)
             puts = pack_queues(queues_put_by((kind, part)))
             drops = [] if puts or is_whole else list(part)
             arguments: list[str | int] = [staged.name, staged.entries, staged.chunks, len(puts) // 2, len(drops)]
@@ -72,12 +72,6 @@ async def stage_changes(
                 return None
             staged = StagedTable(staged.name, int(reply[2]), int(reply[3]))
     return staged
-
-
-def _parts(queues: Mapping[str, QueueData | None]) -> Iterator[dict[str, QueueData | None]]:
-    items = iter(queues.items())
-    while part := dict(islice(items, TOPICS_PER_STAGE)):
-        yield part
 
 
 async def stage_permissions(namespace: Namespace, broker: str, rule: PermissionRule) -> str:
