@@ -8,7 +8,7 @@ Three measurements, each a ratio with : without, of the best of all rounds (othe
   same without `HeartbeatGaps.record`;
 - counting alone: `HeartbeatGaps.record`, in nanoseconds.
 
-    python benchmarks/heartbeat_cost.py            # takes some seconds
+    python -m benchmarks.heartbeat_cost            # takes some seconds
 """
 
 import argparse

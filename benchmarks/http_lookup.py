@@ -3,7 +3,7 @@
 One process without sockets: each application is called as a server calls it, in turn, so that other load affects all
 alike. Then the same over one keep-alive connection each, which includes the server's own cost.
 
-    .venv/bin/python benchmarks/http_lookup.py [--seconds 10]
+    .venv/bin/python -m benchmarks.http_lookup [--seconds 10]
 
 Result, 2026-11-18, two shared cores, Python 3.11.7, uvloop:
 

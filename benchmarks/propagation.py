@@ -3,7 +3,7 @@
 Two `routebook serve` run on one store. All brokers register through the HTTP API of the first worker. Then one broker
 after the other changes a topic there, while a watch on the second worker shows when the change arrives.
 
-    .venv/bin/python benchmarks/propagation.py
+    .venv/bin/python -m benchmarks.propagation
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """How much memory does the replica take, and how long does filling it block?
 
-    python benchmarks/replica_memory.py [BROKERS TOPICS]...
+    python -m benchmarks.replica_memory [BROKERS TOPICS]...
 
 Every topic is on every broker, the worst case for the view by topic. Each size runs in its own process.
 

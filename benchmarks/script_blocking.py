@@ -6,8 +6,8 @@ command that the operation sent, with reading the request and writing the reply:
 answered. It is CPU time because a busy machine adds only waiting. Where the system does not report it (other than
 Linux), the time until the reply is used.
 
-    .venv/bin/python benchmarks/script_blocking.py
-    .venv/bin/python benchmarks/script_blocking.py --rounds 3 --only registration
+    .venv/bin/python -m benchmarks.script_blocking
+    .venv/bin/python -m benchmarks.script_blocking --rounds 3 --only registration
 """
 
 import argparse

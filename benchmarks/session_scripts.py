@@ -4,7 +4,7 @@ Starts a store of its own and registers brokers of 10 topics each. Then the conn
 when a balancer restarts. Measured with one worker and with many, because the check for another session reads those of
 every worker.
 
-.venv/bin/python benchmarks/session_scripts.py
+.venv/bin/python -m benchmarks.session_scripts
 """
 
 import argparse

@@ -4,7 +4,7 @@ One process, in turn, so that other load affects all alike. `integer keys` is th
 broker with one static topic, which is not JSON; `lenient` has single quotes throughout, at the lenient reader's size
 limit, and its ratio is to the parser on as many characters.
 
-    .venv/bin/python benchmarks/wire_bodies.py [--topics 10000] [--seconds 10]
+    .venv/bin/python -m benchmarks.wire_bodies [--topics 10000] [--seconds 10]
 
 Result, 2026-11-18, two shared cores, Python 3.11.7:
 

@@ -3,7 +3,7 @@
 The minimum: lengths by `struct`, the header by `json.loads` (or `struct` alone for binary), without checks and limits.
 All are measured in turn within one run, and the medians are compared, because the machine may be busy.
 
-    .venv/bin/python benchmarks/wire_parse.py
+    .venv/bin/python -m benchmarks.wire_parse
 """
 
 import argparse
