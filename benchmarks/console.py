@@ -1,7 +1,9 @@
 """What do open consoles cost a worker, and how fast is a page with 10,000 topics, or 100,000?
 
-- Lookups (p99, and lookups per CPU second) of a worker without and with 100 open consoles on ten different pages, while
-  a registration changes the table every second: in turn in one run, by one compiled process (load/lookups.c).
+- Lookups (p99, and lookups per CPU second) of a worker while 100 consoles show ten different pages, and a registration
+  changes the table every second. The load generator (load/lookups.c), the consoles and the worker share the processors,
+  so there is a control: the same consoles at another worker of the same store. Measured twice without consoles, too:
+  the difference of these two is the noise. All four in turn, in each round.
 - CPU of a worker with one idle console, less that of a worker without one on the same store at the same time.
 - The first page after a start, and each page when it was read before: until all of its HTML has arrived, and, with
   Chromium, until the browser has painted it.
@@ -21,6 +23,7 @@ import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import permutations
 
 from benchmarks.load.consoles import Consoles
 from benchmarks.load.frames import Fleet, Peer, body_of, lookup, registration
@@ -34,8 +37,7 @@ CONSOLES = 100
 LOOKED_UP = "topic-09999"
 LOADS = (Load(4, 1), Load(32, 1))
 IDLE_PERCENT, PAINT_MS = 0.5, 200
-MORE_MS = 0.2
-"""By how much 100 consoles may raise the p99 of lookups: less than a round trip in a network."""
+CALM, CALM_AGAIN, ELSEWHERE, HERE = "none", "none, again", "elsewhere", "here"
 PAGES = (
     "/console/",
     "/console/topics",
@@ -83,45 +85,71 @@ def one_change_a_second(port: int, broker: str, topics: list[str]) -> Iterator[N
     peer.close()
 
 
-def measure_lookups(server: Running, http_port: int, topics: list[str], rounds: int, seconds: float) -> None:
+def measure_lookups(
+    server: Running, http_ports: dict[str, int], topics: list[str], rounds: int, seconds: float
+) -> None:
+    """`http_ports` has those of the measured worker (HERE) and of the other one."""
     generator = build()
     request = lookup(LOOKED_UP)
     peer = Peer(server.port)
     size = len(body_of(peer.ask(request)))
     peer.close()
-    found: dict[tuple[Load, int], list[Result]] = defaultdict(list)
-    pages = 0
+    found: dict[tuple[Load, str], list[Result]] = defaultdict(list)
+    pages: dict[str, list[int]] = defaultdict(list)
+    paths = [PAGES[at % len(PAGES)] for at in range(CONSOLES)]
+    orders = list(permutations((CALM, CALM_AGAIN, ELSEWHERE, HERE)))[::5]
 
-    def measure(consoles: int) -> None:
+    def measure_each(condition: str) -> None:
         for load in LOADS:
-            found[load, consoles].append(
+            found[load, condition].append(
                 run(generator, server.port, load, seconds, [request], body_bytes=size, process=server.process)
             )
 
     with one_change_a_second(server.port, "broker-000", topics):
         for number in range(rounds):
-            for consoles in (0, CONSOLES) if number % 2 else (CONSOLES, 0):
-                if not consoles:
-                    measure(0)
+            for condition in orders[number % len(orders)]:
+                if condition not in http_ports:
+                    measure_each(condition)
                     continue
-                with Consoles(http_port, [PAGES[at % len(PAGES)] for at in range(consoles)]) as opened:
-                    measure(consoles)
-                pages += opened.pages
-    print(f"\nLookups without and with {CONSOLES} consoles; they read {pages / rounds:,.0f} pages a round")
-    print("   load  consoles  lookups/s  per CPU s   p50 ms   p99 ms  p99.9 ms")
-    for (load, consoles), results in sorted(found.items(), key=lambda item: (str(item[0][0]), item[0][1])):
-        median = {
-            name: statistics.median(getattr(one, name) for one in results)
-            for name in ("per_second", "per_cpu_second", "p50_us", "p99_us", "p999_us")
-        }
-        print(
-            f"{load!s:>7}{consoles:10}{median['per_second']:11,.0f}{median['per_cpu_second']:11,.0f}"
-            f"{median['p50_us'] / 1e3:9.2f}{median['p99_us'] / 1e3:9.2f}{median['p999_us'] / 1e3:10.2f}"
-        )
+                with Consoles(http_ports[condition], paths) as opened:
+                    measure_each(condition)
+                pages[condition].append(opened.pages)
+    read = ", ".join(f"{statistics.mean(numbers):,.0f} {condition}" for condition, numbers in sorted(pages.items()))
+    print(f"\nLookups while {CONSOLES} consoles are open at the other worker and at this one")
+    print(f"  pages that the consoles read in a round: {read}")
+    print(f"{'load':>7}{'consoles':>13}{'lookups/s':>11}{'per CPU s':>11}{'p50 ms':>9}{'p99 ms':>9}{'p99.9 ms':>10}")
     for load in LOADS:
-        pairs = zip(found[load, CONSOLES], found[load, 0], strict=True)
-        more_ms = statistics.median(one.p99_us - other.p99_us for one, other in pairs) / 1e3
-        print(f"  p99 at {load}: {more_ms:+.2f} ms {mark(more_ms <= MORE_MS)}")
+        for condition in (CALM, CALM_AGAIN, ELSEWHERE, HERE):
+            print_lookups(load, condition, found[load, condition])
+    print("\nDifference of the p99 within a round, ms: median, and from least to most")
+    for load in LOADS:
+        calm = p99_differences(found[load, CALM_AGAIN], found[load, CALM])
+        here = p99_differences(found[load, HERE], found[load, CALM])
+        own = p99_differences(found[load, HERE], found[load, ELSEWHERE])
+        noise = max(map(abs, calm))
+        print_differences(load, "no consoles, twice: the noise", calm)
+        print_differences(load, "consoles here, less no consoles", here, is_met=statistics.median(here) <= noise)
+        print_differences(load, "consoles here, less elsewhere", own, is_met=statistics.median(own) <= noise)
+
+
+def print_lookups(load: Load, condition: str, results: list[Result]) -> None:
+    median = {
+        name: statistics.median(getattr(one, name) for one in results)
+        for name in ("per_second", "per_cpu_second", "p50_us", "p99_us", "p999_us")
+    }
+    print(
+        f"{load!s:>7}{condition:>13}{median['per_second']:11,.0f}{median['per_cpu_second']:11,.0f}"
+        f"{median['p50_us'] / 1e3:9.3f}{median['p99_us'] / 1e3:9.3f}{median['p999_us'] / 1e3:10.3f}"
+    )
+
+
+def p99_differences(results: list[Result], others: list[Result]) -> list[float]:
+    return [(one.p99_us - other.p99_us) / 1e3 for one, other in zip(results, others, strict=True)]
+
+
+def print_differences(load: Load, name: str, differences: list[float], *, is_met: bool = True) -> None:
+    middle, least, most = statistics.median(differences), min(differences), max(differences)
+    print(f"{load!s:>7}  {name:36}{middle:+8.3f}   {least:+.3f} to {most:+.3f} {mark(is_met)}")
 
 
 def measure_idle(store: EmbeddedStore, rounds: int, seconds: float) -> None:
@@ -231,7 +259,10 @@ def measure(arguments: argparse.Namespace) -> None:
         if "idle" in arguments.only:
             measure_idle(store, rounds, 2 * seconds)
         if "lookups" in arguments.only:
-            measure_lookups(server, http_port, table["broker-000"], rounds, seconds)
+            other_port = free_port()
+            stack.enter_context(routebook(http_port=other_port, shared=store))
+            http_ports = {HERE: http_port, ELSEWHERE: other_port}
+            measure_lookups(server, http_ports, table["broker-000"], rounds, seconds)
 
 
 def main() -> None:

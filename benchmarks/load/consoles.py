@@ -4,10 +4,10 @@ page does. They run in a process of their own, which `Consoles` controls.
 
 import asyncio
 import json
-import random
 import re
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from html import unescape
 from types import TracebackType
@@ -62,16 +62,23 @@ class _Console:
 
     async def _want_a_page_every(self, seconds: float) -> None:
         while True:
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(self._until_turn(seconds))
             self._wants_page.set()
+
+    def _until_turn(self, period_s: float) -> float:
+        """As `untilTurn` in the script of the pages: consoles of the same page read it at the same time."""
+        phase = 0
+        for letter in self._path:
+            phase = (phase * 31 + ord(letter)) % 65521
+        left = period_s - (time.time() + phase / 1000) % period_s
+        return left + period_s if left < 0.25 else left
 
     async def _read_pages(self) -> None:
         while True:
             await self._wants_page.wait()
             self._wants_page.clear()
-            await asyncio.sleep(random.random() * self._pace_s if self._pace_s > 1 else 0)
             await self._read_page()
-            await asyncio.sleep(self._pace_s)
+            await asyncio.sleep(self._until_turn(self._pace_s) if self._pace_s > 1 else self._pace_s)
 
     async def _read_page(self) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port, limit=8 * 1024 * 1024)

@@ -1,10 +1,12 @@
 """Live data for open consoles: one stream of events that all consoles of a worker share, and the status behind them.
 
-- The work does not depend on the number of consoles: a change is collected and encoded once, and each console only
-  remembers how far it has read. A console that falls behind gets one event, after which it reads its page again.
-- Events do not carry data of the table. They name what changed, and the page reads its parts again, at a pace that
-  falls with the number of consoles. So nothing is lost by joining events, and resuming needs no replay: a console that
-  missed changes reads its page once.
+- A change is collected and encoded once for all consoles, and each console only remembers how far it has read. A
+  console that falls behind gets one event, after which it reads its page again.
+- Events do not carry data of the table. They name what changed, and the page reads its parts again. So nothing is lost
+  by joining events, and resuming needs no replay: a console that missed changes reads its page once.
+- Lookups wait while the worker renders, so all consoles together may use a small share of its time. With many of them,
+  a page that changes all the time is read less often, and consoles that show the same page read it at the same time:
+  it is rendered once for all of them.
 - Without a console nothing runs.
 """
 
@@ -14,6 +16,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, TypeVar, cast
@@ -29,11 +32,13 @@ from routebook.store.history import BASELINE_KINDS, Change
 
 _log = logging.getLogger(__name__)
 
-TICK_S: Final = 1.0
-"""A console that has received nothing for 2.5 ticks says that the connection is lost."""
+STATE_S: Final = 1.0
+"""At the latest after this time, a console receives an event. Without one for 2.5 times as long, it says that the
+connection is lost.
+"""
 COLLECT_S: Final = 0.2
 """Changes within this time are one event."""
-STATUS_EVERY_TICKS: Final = 2
+STATUS_S: Final = 2.0
 LINGER_S: Final = 300.0
 """The rates are measured until this long after the last console was closed."""
 MAX_NAMES: Final = 100
@@ -42,11 +47,16 @@ FRAMES: Final = 64
 """Events that are kept for consoles that read slowly."""
 SLOTS: Final = 16
 SLOT_S: Final = 0.005
-"""An event is sent to the consoles in this many steps, so that lookups do not wait until all have it."""
+"""An event is sent to the consoles in this many steps, so that lookups do not wait until all consoles have it."""
 POINTS: Final = 120
-PAGES_PER_SECOND: Final = 20
-"""Read by all consoles of a worker together, however many are open."""
 MIN_PACE_MS: Final = 250
+FEW_CONSOLES: Final = 4
+"""As many may always read at this pace."""
+PACE_PER_PAGE_MS: Final = 400
+PACE_PER_CONSOLE_MS: Final = 40
+"""Rendering a page takes some 4 ms, and sending it to one more console 0.4 ms. With these numbers, pages that change
+all the time use about 1 % of the worker, however many are open.
+"""
 STATUS_AGE_S: Final = 1.0
 STATUS_WAIT_S: Final = 1.5
 
@@ -128,20 +138,35 @@ class _Pending:
             self.topics.clear()
 
 
+RATES: Final = ("lookups", "registrations", "heartbeats", "refused")
+"""In the order of the fields of `Rates`."""
+SHOWN_RATES: Final = RATES[:3]
+"""Those with a line on the overview."""
+
+
+def _rate(name: str, earlier: tuple[float, Activity], later: tuple[float, Activity]) -> float:
+    (start, before), (end, after) = earlier, later
+    events: int = getattr(after, name) - getattr(before, name)
+    return max(0.0, round(events / max(end - start, 0.001), 1))
+
+
 class Live:
-    def __init__(self, registry: Registry, metrics: Metrics, stopping: asyncio.Event) -> None:
+    def __init__(self, registry: Registry, metrics: Metrics, stopping: asyncio.Event, parts: "Parts") -> None:
         self._registry = registry
         self._metrics = metrics
         self._stopping = stopping
-        self._consoles = 0
+        self._parts = parts
+        self._consoles = [0] * SLOTS
+        """Open consoles in each slot."""
         self._last_used = 0.0
         self._task: asyncio.Task[None] | None = None
-        self._pending: _Pending | None = None
+        self._pending = _Pending()
         self._frames: deque[bytes] = deque(maxlen=FRAMES)
         self._count = 0
         """Events published so far."""
-        self._wake = asyncio.Event()
+        self._wakes = [asyncio.Event() for _ in range(SLOTS)]
         self._figures: deque[tuple[float, Activity]] = deque(maxlen=POINTS + 1)
+        self._has_new_figures = False
         self._snapshot: Snapshot | None = None
         self._reading: asyncio.Task[Snapshot] | None = None
         self._last_agreed_ms = 0
@@ -172,15 +197,9 @@ class Live:
     def rates(self) -> Rates:
         points = list(self._figures)
         pairs = list(pairwise(points))
-
-        def rate(name: str) -> list[float]:
-            return [
-                max(0.0, round((getattr(b, name) - getattr(a, name)) / max(end - start, 0.001), 1))
-                for (start, a), (end, b) in pairs
-            ]
-
+        lookups, registrations, heartbeats, refused = ([_rate(name, *pair) for pair in pairs] for name in RATES)
         activity = points[-1][1] if points else self._metrics.activity()
-        return Rates(rate("lookups"), rate("registrations"), rate("heartbeats"), rate("refused"), activity)
+        return Rates(lookups, registrations, heartbeats, refused, activity)
 
     @property
     def position(self) -> str:
@@ -189,22 +208,25 @@ class Live:
 
     @property
     def pace_ms(self) -> int:
-        return max(MIN_PACE_MS, self._consoles * 1000 // PAGES_PER_SECOND)
+        """How long a console waits at least before it reads its page again."""
+        consoles = sum(self._consoles)
+        if consoles <= FEW_CONSOLES:
+            return MIN_PACE_MS
+        return self._parts.pages * PACE_PER_PAGE_MS + consoles * PACE_PER_CONSOLE_MS
 
     # -- the stream
 
     async def stream(self, last: str) -> AsyncIterator[bytes]:
         """`last` is the id of the last event that the console received, or the position of its page."""
-        delay_s = self._consoles % SLOTS * SLOT_S
-        self._consoles += 1
+        slot = self._consoles.index(min(self._consoles))
+        self._consoles[slot] += 1
         self.use()
         read = self._count
         try:
-            yield b"retry: 1000\n\n" + self._hello(last) + self._state()
+            yield b"retry: 1000\n\n" + self._hello(last) + self._state(has_rates=True)
             while not self._stopping.is_set():
                 if read == self._count:
-                    await self._wake.wait()
-                    await asyncio.sleep(delay_s)
+                    await self._wakes[slot].wait()
                     continue
                 missed, read = self._count - read, self._count
                 if missed > len(self._frames):
@@ -212,7 +234,7 @@ class Live:
                 else:
                     yield b"".join(list(self._frames)[-missed:])
         finally:
-            self._consoles -= 1
+            self._consoles[slot] -= 1
 
     def _hello(self, last: str) -> bytes:
         history, _, version = last.rpartition(".")
@@ -227,9 +249,10 @@ class Live:
             state = "behind"
         return self._event("hello", {"worker": self._registry.worker, "state": state, "pace_ms": self.pace_ms})
 
-    def _state(self) -> bytes:
-        rates = self.rates()
-        latest = [points[-1] if points else None for points in (rates.lookups, rates.registrations, rates.heartbeats)]
+    def _state(self, *, has_rates: bool) -> bytes:
+        latest: list[float | None] = [None] * len(SHOWN_RATES)
+        if has_rates and len(self._figures) > 1:
+            latest = [_rate(name, self._figures[-2], self._figures[-1]) for name in SHOWN_RATES]
         replica = self._registry.replica
         return self._event(
             "state",
@@ -255,59 +278,73 @@ class Live:
         text = json.dumps(data, separators=(",", ":"))
         return f"event: {name}\nid: {self.position}\ndata: {text}\n\n".encode()
 
-    def _publish(self, frame: bytes) -> None:
+    async def _publish(self, frame: bytes) -> None:
         self._frames.append(frame)
         self._count += 1
-        wake, self._wake = self._wake, asyncio.Event()
+        for slot, consoles in enumerate(self._consoles):
+            if consoles:
+                self._wake(slot)
+                await asyncio.sleep(SLOT_S)
+
+    def _wake(self, slot: int) -> None:
+        wake, self._wakes[slot] = self._wakes[slot], asyncio.Event()
         wake.set()
 
     # -- the work, once for all consoles
 
     async def _run(self) -> None:
         stop_listening = self._registry.replica.listen(self._note_changes)
-        tick = 0
+        figures_at = state_at = status_at = time.monotonic()
         try:
             while not self._stopping.is_set() and self._is_wanted():
-                self._figures.append((time.monotonic(), self._metrics.activity()))
-                if self._consoles:
-                    self._publish(self._state())
-                    if tick % STATUS_EVERY_TICKS == 0:
+                now = time.monotonic()
+                if now >= figures_at:
+                    self._figures.append((now, self._metrics.activity()))
+                    self._has_new_figures, figures_at = True, now + STATE_S
+                if self._is_open:
+                    if now >= status_at:
                         await self._watch_condition()
-                tick += 1
-                await self._sleep(TICK_S)
+                        status_at = now + STATUS_S
+                    if await self._publish_changes(with_state=now >= state_at):
+                        state_at = now + STATE_S
+                await self._sleep(COLLECT_S if self._is_open else STATE_S)
         finally:
             stop_listening()
             self._figures.clear()
-            self._publish(b"")
+            for slot in range(SLOTS):
+                self._wake(slot)
+
+    @property
+    def _is_open(self) -> bool:
+        return any(self._consoles)
 
     def _is_wanted(self) -> bool:
-        return bool(self._consoles) or time.monotonic() - self._last_used < LINGER_S
+        return self._is_open or time.monotonic() - self._last_used < LINGER_S
 
     async def _sleep(self, seconds: float) -> None:
-        """Until the worker stops, or for that time; ends early for what has changed."""
-        deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            try:
-                await asyncio.wait_for(self._stopping.wait(), min(left, COLLECT_S) if self._consoles else left)
-            except TimeoutError:
-                self._publish_changes()
-            else:
-                return
+        """Ends early when the worker stops."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), seconds)
 
     def _note_changes(self, changes: Sequence[Change], table: Table) -> None:
         del table
-        if not self._consoles:
+        if not self._is_open:
             return
-        if self._pending is None:
-            self._pending = _Pending()
         for change in changes:
             if change.kind not in BASELINE_KINDS:
                 self._pending.add(change)
 
-    def _publish_changes(self) -> None:
-        pending, self._pending = self._pending, None
-        if pending is not None and pending.kinds:
-            self._publish(self._event("change", self._change(pending)))
+    async def _publish_changes(self, *, with_state: bool) -> bool:
+        """Whether anything was published. The state comes with each change, so that a fleet with many changes does not
+        need events for the state alone.
+        """
+        pending, self._pending = self._pending, _Pending()
+        if not pending.kinds and not with_state:
+            return False
+        change = self._event("change", self._change(pending)) if pending.kinds else b""
+        has_rates, self._has_new_figures = self._has_new_figures, False
+        await self._publish(change + self._state(has_rates=has_rates))
+        return True
 
     async def _watch_condition(self) -> None:
         """Some conditions change without an entry of the history: leader, workers, alarms."""
@@ -318,7 +355,7 @@ class Live:
         condition = _condition_of(snapshot)
         if condition != self._condition:
             self._condition = condition
-            self._publish(self._event("change", self._change(_Pending(kinds={"status"}))))
+            self._pending.kinds.add("status")
 
     async def _read_status(self) -> Snapshot:
         status = await self._registry.status()
@@ -385,34 +422,46 @@ def _condition_of(snapshot: Snapshot) -> tuple[object, ...]:
 _Part = TypeVar("_Part")
 PARTS: Final = 200
 PART_AGE_S: Final = 1.0
+PAGE_AGE_S: Final = 10.0
+"""A page that was not read for this time is not counted any more."""
 
 
 class Parts:
     """Rendered parts of pages. Consoles that show the same page read it at about the same time, and one of them causes
-    the work. An entry is for one state of the table, and for a second.
+    the work. A part is for one state of the table, and for a second.
     """
 
     def __init__(self) -> None:
-        self._parts: dict[Hashable, tuple[float, asyncio.Future[Any]]] = {}
+        self._parts: dict[Hashable, tuple[float, object, asyncio.Future[Any]]] = {}
 
-    async def get(self, key: Hashable, make: Callable[[], Awaitable[_Part]]) -> _Part:
+    @property
+    def pages(self) -> int:
+        """Number of different pages that consoles have read lately."""
+        self._drop_old()
+        return len(self._parts)
+
+    async def get(self, page: Hashable, state: object, make: Callable[[], Awaitable[_Part]]) -> _Part:
         now = time.monotonic()
-        known = self._parts.get(key)
-        if known is not None and now - known[0] < PART_AGE_S:
-            return cast("_Part", await asyncio.shield(known[1]))
-        if len(self._parts) >= PARTS:
-            self._parts = {key: part for key, part in self._parts.items() if now - part[0] < PART_AGE_S}
+        made, made_of, known = self._parts.get(page, (0.0, None, None))
+        if known is not None and made_of == state and now - made < PART_AGE_S:
+            return cast("_Part", await asyncio.shield(known))
         making = asyncio.ensure_future(make())
-        if len(self._parts) < PARTS:
-            self._parts[key] = (now, making)
+        if len(self._parts) >= PARTS:
+            self._drop_old()
+        if len(self._parts) < PARTS or page in self._parts:
+            self._parts[page] = (now, state, making)
         return await asyncio.shield(making)
+
+    def _drop_old(self) -> None:
+        oldest = time.monotonic() - PAGE_AGE_S
+        self._parts = {page: part for page, part in self._parts.items() if part[0] > oldest}
 
 
 class Console:
     """What the pages of one worker share."""
 
     def __init__(self, registry: Registry, metrics: Metrics, stopping: asyncio.Event) -> None:
-        self.live = Live(registry, metrics, stopping)
-        self.outages = Outages(registry)
         self.parts = Parts()
+        self.live = Live(registry, metrics, stopping, self.parts)
+        self.outages = Outages(registry)
         self.rendering = LongWork()

@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
-from itertools import islice
 from typing import Any, Final
 
 from routebook.console.outages import Outage
-from routebook.model.broker import MASTER_ID, PERM_READ, PERM_WRITE, BrokerGroup, Instance, QueueData
+from routebook.model.broker import MASTER_ID, PERM_READ, PERM_WRITE, BrokerGroup, Instance, QueueData, parts_of
 from routebook.registry.past_tables import PastTable
 from routebook.registry.reading import BrokerView
 from routebook.registry.registry import Registry
@@ -327,7 +326,7 @@ def gap_chart(gaps: Sequence[SeatGaps], timeout_ms: int, now_ms: int) -> GapChar
 # -- the search for names
 
 
-STEP_NAMES: Final = 5_000
+STEP_NAMES: Final = 2_000
 MAX_OFFSET: Final = 10_000
 """The last result to which a list can be paged. One more letter in the search finds the others."""
 
@@ -344,23 +343,25 @@ async def search_names(names: Collection[str], text: str, *, offset: int = 0, li
     letters count only if the text has one.
 
     There may be 100,000 topics and more. An index would have to follow every change of the table. The search instead
-    goes through all names in steps of about a millisecond, between which lookups are answered, and keeps only the best
+    goes through all names in steps of some 0.3 ms, between which lookups are answered, and keeps only the best
     ones.
     """
     offset = min(offset, MAX_OFFSET)
-    ignores_case = text == text.lower()
     best: list[tuple[bool, str]] = []
     total = 0
     # A copy, since the table may change between two steps.
-    remaining = iter(tuple(names))
-    while step := list(islice(remaining, STEP_NAMES)):
-        found = [rank for name in step if (rank := _rank(name, text, ignores_case=ignores_case)) is not None]
+    for step in parts_of(tuple(names), STEP_NAMES):
+        found = _ranked(step, text) if text else [(False, name) for name in step]
         total += len(found)
         best = nsmallest(offset + limit, best + found)
         await asyncio.sleep(0)
     return Found([name for _, name in best[offset:]], total)
 
 
-def _rank(name: str, text: str, *, ignores_case: bool) -> tuple[bool, str] | None:
-    at = (name.lower() if ignores_case else name).find(text)
-    return None if at < 0 else (at > 0, name)
+def _ranked(names: Iterable[str], text: str) -> list[tuple[bool, str]]:
+    """Those that contain the text, each with whether it is not at the beginning."""
+    if text == text.lower():
+        found = ((name.lower().find(text), name) for name in names)
+    else:
+        found = ((name.find(text), name) for name in names)
+    return [(at > 0, name) for at, name in found if at >= 0]

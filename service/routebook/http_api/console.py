@@ -129,13 +129,9 @@ async def _share(request: Request, handle: Callable[[Request], Coroutine[Any, An
     visit = Visit.of(request)
     if visit.has_wrong_cookie:
         return await handle(request)
-    key = (
-        _here(request),
-        visit.identity,
-        SIGN_IN_COOKIE in request.cookies,
-        visit.context.registry.replica.view_number,
-    )
-    return await visit.context.console.parts.get(key, lambda: handle(request))
+    page = (_here(request), visit.identity, SIGN_IN_COOKIE in request.cookies)
+    view_number = visit.context.registry.replica.view_number
+    return await visit.context.console.parts.get(page, view_number, lambda: handle(request))
 
 
 async def error_page(visit: Visit, error: RoutebookError | Problem | RequestValidationError) -> Response:

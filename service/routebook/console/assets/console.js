@@ -62,6 +62,7 @@
   };
   let source = null, lastId = byId("main").dataset.position, lastHeard = 0, lostSince = 0, retryAt = 0, attempts = 0;
   let paceMs = 250, worker = "", isPaused = false, note = "";
+  let clockSkew = 0; // What the worker's clock is ahead of this one.
 
   const connect = () => {
     if (source) source.close();
@@ -95,6 +96,7 @@
     return JSON.parse(event.data);
   };
   const showState = (state) => {
+    clockSkew = state.now_ms - Date.now();
     document.body.classList.toggle("stale", state.stale_s > 0);
     const wasStale = connection.dataset.state === "stale";
     if (state.stale_s > 0) {
@@ -149,9 +151,15 @@
     if (isPaused) { isWanted = true; byId("waiting") && (byId("waiting").textContent = "new entries are waiting"); return; }
     if (isReading) { isWanted = true; return; }
     if (timer) return;
-    // With many consoles, they do not read at the same instant.
-    const spread = paceMs > 1000 ? Math.random() * paceMs : 0;
-    timer = setTimeout(read, Math.max(nextRead - performance.now(), spread));
+    timer = setTimeout(read, Math.max(nextRead - performance.now(), 0));
+  };
+  // Consoles that show the same page read it at the same time, so that the worker renders it once for all of them.
+  // Different pages have different times.
+  let phase = 0;
+  for (const letter of location.pathname + location.search) phase = (phase * 31 + letter.charCodeAt(0)) % 65521;
+  const untilTurn = (period) => {
+    const left = period - (Date.now() + clockSkew + phase) % period;
+    return left < 250 ? left + period : left;
   };
   const read = async () => {
     timer = 0;
@@ -163,7 +171,7 @@
       else if (follow() || document.body.classList.contains("stale") || byId("stale-note")) await readMain(location.href);
     } catch { /* The watch of the connection reports it. */ }
     isReading = false;
-    nextRead = performance.now() + paceMs;
+    nextRead = performance.now() + (paceMs > 1000 ? untilTurn(paceMs) : paceMs);
     if (isWanted) refresh();
   };
   const readMain = async (address) => {
@@ -283,7 +291,8 @@
   connect();
   setInterval(watch, 250);
   const every = follow()?.every_ms;
-  if (every) setInterval(() => { if (!document.hidden && !lostSince) refresh(); }, every);
+  const wantEvery = () => setTimeout(() => { if (!document.hidden && !lostSince) refresh(); wantEvery(); }, untilTurn(every));
+  if (every) wantEvery();
   // A hidden page costs nothing, and browsers allow only six connections to one address.
   let hiding = 0;
   document.addEventListener("visibilitychange", () => {
