@@ -28,9 +28,10 @@ from itertools import permutations
 from benchmarks.load.consoles import Consoles
 from benchmarks.load.frames import Fleet, Peer, body_of, lookup, registration
 from benchmarks.load.generator import Load, Result, build, run
-from benchmarks.load.servers import Running, free_port, routebook
+from benchmarks.load.servers import Running, routebook
 from routebook.store.embedded import EmbeddedStore
 from tests.support.chromium import CHROMIUM
+from tests.support.ports import free_port
 
 BROKERS = 100
 CONSOLES = 100

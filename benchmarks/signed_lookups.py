@@ -22,7 +22,8 @@ from contextlib import ExitStack
 
 from benchmarks.load.frames import Peer, body_of, lookup, registration, signed
 from benchmarks.load.generator import Load, Result, build, run
-from benchmarks.load.servers import Running, free_port, routebook
+from benchmarks.load.servers import Running, routebook
+from tests.support.ports import free_port
 
 SIZES = (2, 16, 100)
 """Brokers in the route."""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from routebook.store.embedded import EmbeddedStore
 from tests.conformance.jars import UnavailableError, jars
+from tests.support.ports import free_port
 
 STARTUP_SECONDS = 60
 APACHE_VERSION = "5.5.0"
@@ -134,12 +135,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def command_of(process: subprocess.Popen[bytes]) -> str:
     return " ".join(process.args) if isinstance(process.args, list) else str(process.args)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait_for_port(port: int, process: subprocess.Popen[bytes], output: Path) -> None:

@@ -5,7 +5,7 @@ real one in the same way.
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from routebook.http_api import dependencies
 from routebook.http_api.questions import QUESTIONS
 from routebook.store.namespace import Namespace
 from tests.http_api.conftest import Worker, running
+from tests.support.waiting import until
 
 ANSWER = {"question": "availability", "rows": [{"cluster": "c"}]}
 GUIDE = Path(__file__).parents[2] / "docs" / "http-api.md"
@@ -137,12 +138,6 @@ async def test_only_a_few_requests_wait_at_a_time(asking: Worker, session: Sessi
     assert (refused.status_code, refused.json()["type"]) == (429, "too-many-requests")
     session.may_answer.set()
     assert [answer.status_code for answer in await asyncio.gather(*waiting)] == [200] * len(waiting)
-
-
-async def until(is_true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not is_true():
-            await asyncio.sleep(0.01)
 
 
 def test_the_page_lists_every_question() -> None:

@@ -6,7 +6,8 @@ from collections.abc import Generator
 
 import pytest
 
-from routebook.registry.registration import WEIGHT_OF_REFUSED_WORK, LongWork, parts_of
+from routebook.model.broker import parts_of
+from routebook.registry.registration import WEIGHT_OF_REFUSED_WORK, LongWork
 
 
 def counting(name: str, steps: int, log: list[str]) -> Generator[None, None, str]:
