@@ -259,6 +259,49 @@ async def test_reads_can_demand_a_token(namespace: Namespace, path: str) -> None
             assert (await worker.http.get(open_path)).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("policy", "covered", "outside"),
+    [
+        (
+            {"topics": ("TopicA",)},
+            ["/v1/routes/TopicA", "/v1/topics/TopicA", "/v1/watch?topic=TopicA", "/v1/topics", "/v1/status"],
+            ["/v1/routes/other", "/v1/routes/other?min_version=0", "/v1/topics/other", "/v1/watch?topic=other"],
+        ),
+        (
+            {"topics": ("TopicA",)},
+            ["/console/topic?name=TopicA", "/v1/changes?topic=TopicA"],
+            ["/console/topic?name=other", "/v1/changes?topic=other", "/v1/changes?topic=TopicA&topic=other"],
+        ),
+        (
+            {"brokers": ("broker-",)},
+            ["/v1/brokers/broker-a", "/v1/topics?broker=broker-a", "/console/broker?name=broker-a"],
+            ["/v1/brokers/other", "/v1/topics?broker=other", "/console/broker?name=other"],
+        ),
+        (
+            {"clusters": ("east",)},
+            ["/v1/clusters/east", "/v1/brokers/broker-a", "/v1/topics?cluster=east"],
+            ["/v1/clusters/other", "/v1/brokers/unknown", "/v1/brokers/west-a", "/v1/topics?cluster=other"],
+        ),
+    ],
+)
+async def test_reads_that_need_a_token_are_limited_by_its_policy(
+    namespace: Namespace, policy: Mapping[str, tuple[str, ...]], covered: list[str], outside: list[str]
+) -> None:
+    async with running(namespace, http_reads="token", **ALL_ADDRESSES) as worker:
+        for path, address in ((seat(cluster="east"), "127.0.0.11:1"), (seat("west-a", cluster="west"), "127.0.0.12:1")):
+            await worker.http.put(path, json={"address": address, "topics": {"TopicA": {}}})
+        headers = await token_of(worker, Role.READ, policy=policy)
+        for path in covered:
+            async with worker.http.stream("GET", path, headers=headers) as answer:
+                assert answer.status_code == 200, path
+        for path in outside:
+            answer = await send(worker, "GET", path, headers)
+            assert kind(answer) == (403, "forbidden"), path
+            assert "does not cover" in answer.json()["detail"]
+        refusals = worker.registry.audit.take_refusals()
+        assert {(one.caller.actor, one.caller.verb) for one in refusals} == {("someone", "read")}
+
+
 # -- guesses
 
 

@@ -12,7 +12,7 @@ whose `Host` is not a name of this service (DNS rebinding).
 import hmac
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from ipaddress import IPv6Address, ip_address
 from typing import Annotated, Final
@@ -219,11 +219,15 @@ def authorize(
             advice="Use an identity with that role (`routebook token create --role`).",
         )
     if identity.is_limited and not covers(identity):
-        raise ForbiddenError(
-            f"The policy of identity {identity.name!r} does not cover this request; it covers {policy_text(identity)}.",
-            advice="Use an identity whose policy covers all that the request concerns.",
-        )
+        raise _uncovered(identity)
     return caller
+
+
+def _uncovered(identity: Identity) -> ForbiddenError:
+    return ForbiddenError(
+        f"The policy of identity {identity.name!r} does not cover this request; it covers {policy_text(identity)}.",
+        advice="Use an identity whose policy covers all that the request concerns.",
+    )
 
 
 def _note_caller(request: Request, context: AppContext, actor: str, identity: Identity | None = None) -> Caller:
@@ -354,8 +358,36 @@ def _is_open_read(path: str) -> bool:
     return path == "/" or path.startswith(_OPEN_READS)
 
 
+_READS_OF_ONE: Final = (
+    ("/v1/routes/", "topic"),
+    ("/v1/topics/", "topic"),
+    ("/v1/brokers/", "broker"),
+    ("/v1/clusters/", "cluster"),
+)
+"""Paths that end with a name, and what has it."""
+_PAGES_OF_ONE: Final = {"/console/topic": "topic", "/console/broker": "broker"}
+"""Pages of the console whose parameter `name` is that name."""
+
+
+def covers_read(identity: Identity, registry: Registry, path: str, query: Iterable[tuple[str, str]]) -> bool:
+    """Whether the policy covers every topic, broker and cluster that a read names. As on the remoting port, a read that
+    names none is not limited: lists have all names.
+    """
+    page = _PAGES_OF_ONE.get(path)
+    named = [(page if page and key == "name" else key, name) for key, name in query if name]
+    named += [(kind, path[len(start) :]) for start, kind in _READS_OF_ONE if path.startswith(start)]
+    covers: Mapping[str, Callable[[str], bool]] = {
+        "topic": identity.covers_topic,
+        "broker": lambda name: covers_group(identity, registry, name),
+        "cluster": identity.covers_cluster,
+    }
+    return all(covers[kind](name) for kind, name in named if kind in covers)
+
+
 class ReadGuard:
-    """Demands the role `read` of every read. Only used with `http_reads=token`, so that open reads cost nothing."""
+    """Demands the role `read` of every read, and a policy that covers what it names. Only used with `http_reads=token`,
+    so that open reads cost nothing.
+    """
 
     def __init__(self, app: ASGIApp, context: AppContext) -> None:
         self._app = app
@@ -363,8 +395,11 @@ class ReadGuard:
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and not _is_open_read(scope["path"]):
+            request = Request(scope)
             try:
-                self._check(Request(scope))
+                identity = identify(request, self._context)
+                if identity is None:
+                    raise _missing_token(self._context, Role.READ)
             except RoutebookError as error:
                 await self._refuse(problems.error_response(error), scope, receive, send)
                 return
@@ -378,15 +413,17 @@ class ReadGuard:
                 response = problems.problem_response(error.kind, error.detail, advice=error.advice)
                 await self._refuse(response, scope, receive, send)
                 return
+            names = request.query_params.multi_items()
+            if identity.is_limited and not covers_read(identity, self._context.registry, scope["path"], names):
+                response = problems.error_response(_uncovered(identity))
+                await self._refuse(response, scope, receive, send, identity)
+                return
         await self._app(scope, receive, send)
 
-    def _check(self, request: Request) -> None:
-        """Every role may read, and policies limit changes only."""
-        if identify(request, self._context) is None:
-            raise _missing_token(self._context, Role.READ)
-
-    async def _refuse(self, response: Response, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        registry = self._context.registry
-        caller = Caller(ANONYMOUS, source_of(scope), worker=registry.worker, port="http", verb="read")
+    async def _refuse(
+        self, response: Response, scope: ASGIScope, receive: Receive, send: Send, identity: Identity | None = None
+    ) -> None:
+        registry, actor = self._context.registry, identity.name if identity else ANONYMOUS
+        caller = Caller(actor, source_of(scope), identity, worker=registry.worker, port="http", verb="read")
         registry.audit.refused(caller, what=object_of(scope), reason=f"status {response.status_code}")
         await response(scope, receive, send)
