@@ -72,10 +72,7 @@ end
 
 -- Returns the JSON of a queue item, and whether the topic was registered by request.
 local function queue_item(topic, packed)
-  local perm, read, write, queue_flags, by_request = string.match(packed, '^(%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+)(.*)$')
-  local item = '{"t":' .. quote(topic) .. ',"r":' .. read .. ',"w":' .. write .. ',"p":' .. perm
-    .. ',"f":' .. queue_flags .. '}'
-  return item, by_request ~= ''
+  return item_of(topic, packed), not string.find(packed, '^%-?%d+ %-?%d+ %-?%d+ %-?%d+$')
 end
 
 local function append_queues(cause, items, group_fields)

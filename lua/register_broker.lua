@@ -124,6 +124,10 @@ if exceeded then
   return { LIMITED, current_version(), exceeded }
 end
 
+local former_items = ''
+if is_accepted and decision.may_publish then
+  former_items = read_former_items(broker, items, decision.replaces_topics)
+end
 local group_marked = mark_group(registration, group)
 if not is_accepted then
   decline(registration, decision, instance, group_marked)
@@ -164,7 +168,7 @@ local table_version, revision = current_version(), group.rev or '0'
 if has_changed then
   local kind = decision.takes_seat and 'broker-registered' or 'broker-changed'
   local fields = seat_fields(registration, decision, incarnation, filters_changed)
-    .. values_before(registration, decision, group, instance)
+    .. values_before(registration, decision, group, instance, former_items)
   table_version = append_parts(kind, by, fields, queue_chunks, mapped)
 end
 if group_changed then

@@ -13,3 +13,9 @@ local function string_list(texts)
   end
   return '[' .. table.concat(quoted, ',') .. ']'
 end
+
+-- The queue item of a packed queue entry.
+local function item_of(topic, packed)
+  local perm, read, write, flags = string.match(packed, '^(%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+)')
+  return '{"t":' .. quote(topic) .. ',"r":' .. read .. ',"w":' .. write .. ',"p":' .. perm .. ',"f":' .. flags .. '}'
+end

@@ -1,5 +1,5 @@
 --[[
-Applies the topics and the static mappings of a registration to the tables of its group. Uses: keys, slices, staging.
+Applies the topics and the static mappings of a registration to the tables of its group. Uses: keys, json, slices, staging.
 ]]
 -- Finds the lists among the arguments from `first` on, in the order of register_broker's header.
 local function read_items(list, first, counts)
@@ -18,6 +18,36 @@ local function read_items(list, first, counts)
   end
   items.chunks = { from = at, to = #list }
   return items
+end
+
+-- An entry of the history has room for this many bytes besides its own queue items.
+local MAX_FORMER_ITEMS, MAX_FORMER_BYTES = 100, 30000
+
+-- Returns the former queue items of the first topics that the registration changes or removes. Of a staged table, which
+-- has thousands of topics, none.
+local function read_former_items(broker, items, replaces_topics)
+  local topics, former, bytes = {}, {}, 0
+  local function add(range, step)
+    for at = range.from, math.min(range.to, range.from + (MAX_FORMER_ITEMS - #topics) * step - 1), step do
+      topics[#topics + 1] = items.list[at]
+    end
+  end
+  if replaces_topics then
+    add(items.differing, 2)
+  end
+  add(items.dropped, 1)
+  local packed = #topics > 0 and redis.call('HMGET', key_of('queues', broker), unpack(topics)) or {}
+  for i, topic in ipairs(topics) do
+    local item = packed[i] and item_of(topic, packed[i]) or ''
+    bytes = bytes + #item + 1
+    if bytes > MAX_FORMER_BYTES then
+      break
+    end
+    if item ~= '' then
+      former[#former + 1] = item
+    end
+  end
+  return table.concat(former, ',')
 end
 
 -- Returns the chunks of the history for what was applied: {number of items, the items as JSON}.

@@ -78,7 +78,8 @@ end
 
 -- The former values of those fields of a seat that the registration changed; empty if there are none. An address that
 -- takes a seat is new in it, so of the values of an instance only those of an instance that held the seat are former.
-local function values_before(registration, decision, group, instance)
+-- `former_items`: the former queue items of its topics, as JSON.
+local function values_before(registration, decision, group, instance, former_items)
   local before = {}
   local function add(name, former)
     before[#before + 1] = '"' .. name .. '":' .. former
@@ -99,6 +100,9 @@ local function values_before(registration, decision, group, instance)
     if instance.timeout ~= registration.timeout then
       add('timeout_ms', instance.timeout or 'null')
     end
+  end
+  if former_items ~= '' then
+    add('queues', '[' .. former_items .. ']')
   end
   return #before > 0 and ',"before":{' .. table.concat(before, ',') .. '}' or ''
 end

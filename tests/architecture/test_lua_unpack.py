@@ -6,6 +6,7 @@ BOUNDED = {
     "adopt_lost_connections.lua": "seven values for each of INSTANCES_PER_CALL",
     "close_sessions.lua": "five values for each of instances_per_call()",
     "expire_brokers.lua": "INSTANCES_PER_BATCH",
+    "include/queue_tables.lua": "MAX_FORMER_ITEMS",
     "include/slices.lua": "SLICE",
     "read_group.lua": "SLICE",
     "repair_group.lua": "the arguments of one instance",

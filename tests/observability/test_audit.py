@@ -137,6 +137,15 @@ SEAT = {"cluster": "east", "broker": "b", "id": 0, "addr": "127.0.0.1:1"}
             {"kind": "broker-changed", **SEAT, "timeout_ms": 2, "before": {"timeout_ms": 1}},
             "east/b/0: timeout_ms 1 -> timeout_ms 2",
         ),
+        (
+            {
+                "kind": "broker-changed",
+                **SEAT,
+                "queues": [{"t": "T", "r": 4, "w": 8, "p": 4, "f": 0}, {"t": "U", "x": 1}],
+                "before": {"queues": [{"t": "T", "r": 4, "w": 8, "p": 6, "f": 0}]},
+            },
+            "east/b/0: 1 topic: T [perm 6, 4 read, 8 write] -> 2 topics: T [perm 4, 4 read, 8 write], U none",
+        ),
         ({"kind": "broker-removed", **SEAT, "group_removed": False}, "east/b/0: addr 127.0.0.1:1 -> none"),
         (
             {"kind": "queues-changed", **SEAT, "before": [], "queues": [{"t": "T", "r": 4, "w": 8, "p": 6, "f": 0}]},

@@ -47,7 +47,8 @@ def is_a(kind: str, value: Any) -> bool:
         case "integers":
             return isinstance(value, list) and all(is_a("integer", one) for one in value)
         case "object":
-            return isinstance(value, dict) and value.keys() <= {"addr", "zone", "acting", "ha", "timeout_ms"}
+            allowed = {"addr", "zone", "acting", "ha", "timeout_ms", "queues"}
+            return isinstance(value, dict) and value.keys() <= allowed and is_a("queues", value.get("queues", []))
         case "queues":
             return isinstance(value, list) and all(is_queue_item(one) for one in value)
         case "rows":

@@ -46,6 +46,39 @@ async def test_new_and_differing_topics_do_not_exceed_an_entry_together(namespac
     assert {item["t"] for part in parts for item in part["queues"]} == {*old, *new}
 
 
+async def test_a_registration_has_the_former_values_of_topics_that_it_changes_or_removes(namespace: Namespace) -> None:
+    worker = PlainWorker(namespace)
+    worker.deletes_topics = True
+    await worker.register(registration(topics=topics("kept", "changed", "removed")))
+    after = topics("kept", "new") | topics("changed", perm=4)
+    await worker.register(registration(data_version=version(1), topics=after))
+    first, second = [payload for _, _, payload in await read_history(namespace)]
+    assert "queues" not in first["before"]
+    former = {item["t"]: item for item in first["queues"]}
+    assert second["before"] == {"queues": [former["changed"], former["removed"]]}
+    assert {item["t"] for item in second["queues"]} == {"new", "changed", "removed"}
+
+
+async def test_topics_that_a_registration_may_not_change_have_no_former_values(namespace: Namespace) -> None:
+    """With the same data version, known topics keep their values."""
+    worker = PlainWorker(namespace)
+    await worker.register(registration(data_version=version(1), topics=topics("a", "b")))
+    await worker.register(registration(data_version=version(1), topics=topics("a", "b", perm=4) | topics("new")))
+    last = (await read_history(namespace))[-1][2]
+    assert [item["t"] for item in last["queues"]] == ["new"]
+    assert "before" not in last
+
+
+async def test_the_former_values_of_many_topics_are_limited(namespace: Namespace) -> None:
+    for names, least in ([f"t{n}" for n in range(1000)], 100), (long_names(200), 20):
+        worker = PlainWorker(namespace)
+        await worker.register(registration(data_version=version(least), topics=topics(*names)))
+        before = len(await history(namespace))
+        await worker.register(registration(data_version=version(least + 1), topics=topics(*names, perm=4)))
+        for part in await parts_of(namespace, before):
+            assert least <= len(part["before"]["queues"]) <= 100
+
+
 async def test_hosts_of_mappings_are_distributed_over_entries_too(namespace: Namespace) -> None:
     hosts = long_names(500)
     mappings = {f"t{n}": mapping(f"t{n}", host) for n, host in enumerate(hosts)}

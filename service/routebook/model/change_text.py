@@ -39,17 +39,17 @@ def _seat(fields: Mapping[str, Any]) -> str:
 
 
 def _registration(fields: Mapping[str, Any]) -> ChangeText:
-    before = fields.get("before", {})
-    after = [f"{name} {_value(fields[name])}" for name in before if name in fields]
-    if fields["kind"] == "broker-registered" and "addr" not in before:
+    was = fields.get("before", {})
+    former = {name: value for name, value in was.items() if name != "queues"}
+    before = [f"{name} {_value(value)}" for name, value in former.items()]
+    after = [f"{name} {_value(fields[name])}" for name in former if name in fields]
+    if fields["kind"] == "broker-registered" and "addr" not in former:
         after.insert(0, f"addr {fields['addr']}")
+    if items := was.get("queues"):
+        before.append(_queues(items))
     if items := fields.get("queues"):
         after.append(_queues(items))
-    return ChangeText(
-        _seat(fields),
-        ", ".join(f"{name} {_value(value)}" for name, value in before.items()),
-        ", ".join(after) or "other values of the registration",
-    )
+    return ChangeText(_seat(fields), ", ".join(before), ", ".join(after) or "other values of the registration")
 
 
 def _removal(fields: Mapping[str, Any]) -> ChangeText:
