@@ -30,6 +30,7 @@ async def test_a_full_queue_answers_busy_at_once_and_lookups_go_on(store_url: st
         refused = next(answer for answer in answers if answer.code == 2)
         assert refused.remark == "[OVERLOAD]system busy, start flow control for a while"
         assert b"remoting_overloaded_total" in port.metrics.exposition()
+        assert [one.count for one in port.worker.registry.audit.take_refusals()] == [codes.count(2)]
         assert (await peer.ask(206)).code == 0
 
 

@@ -24,6 +24,9 @@ async def test_requests_beyond_the_rate_of_an_address_are_answered_busy(store_ur
         assert (await peer.ask(904, {"clusterName": "DefaultCluster", "brokerAddr": "127.0.0.11:10911"})).code == 0
         assert (await lookup(peer, "TopicA")).code == 0
         assert (await other.ask(206)).code == 0
+        (audited,) = port.worker.registry.audit.take_refusals()
+        assert (audited.caller.verb, audited.count) == ("GET_ALL_TOPIC_LIST_FROM_NAMESERVER", len(refused))
+        assert "max_requests_per_second_per_address" in audited.reason
 
 
 async def test_the_rate_of_all_addresses_is_limited(store_url: str, namespace_name: str) -> None:

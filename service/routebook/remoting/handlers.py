@@ -48,6 +48,8 @@ from routebook.settings.live import plan_config_update, properties_text
 
 NO_CODE_SET: Final = "not set any response code"
 """RocketMQ's remark in the successful answer to 901."""
+QUEUE_IS_FULL: Final = "unregister_broker_queue_capacity requests wait already"
+"""Apache's answer has no remark, so only the audit has it."""
 MAX_DATA_VERSION_BYTES: Final = 4_096
 """A data version has some 80."""
 
@@ -144,6 +146,7 @@ class BrokerHandlers:
             protects_others=self._permissions.protects_seats(context),
         )
         if taken_effect is None:
+            self._registry.audit.refused(context.caller, what=object_of(context.request), reason=QUEUE_IS_FULL)
             return Reply(ResponseCode.SYSTEM_ERROR)
         context.answer_now(Reply())
         await asyncio.wait([taken_effect])
@@ -303,6 +306,7 @@ class KeyValueHandlers:
     async def put(self, context: RequestContext) -> Reply:
         namespace, key, value = context.text("namespace"), context.text("key"), context.text("value")
         if namespace is None or key is None:
+            self._registry.audit.refused(context.caller, what=object_of(context.request), reason=NAMELESS.remark or "")
             return NAMELESS
         await self._registry.put_kv(namespace, key, value or "", context.caller)
         if value is None:
@@ -364,6 +368,7 @@ class ConfigurationHandlers:
         try:
             changes = plan_config_update(_text_of(context.body_within(MAX_TEXT_BYTES)), self._live)
         except BrokenPropertiesError:
+            self._registry.audit.refused(context.caller, reason=UNREADABLE)
             return Reply(ResponseCode.SYSTEM_ERROR, remark=UNREADABLE)
         except ProtectedPropertyError:
             self._registry.audit.refused(context.caller, reason=BLACK_LISTED)

@@ -34,12 +34,12 @@ from routebook.errors import ForbiddenError
 from routebook.listeners.peers import Peer
 from routebook.model.broker import ORDER_TOPIC_NAMESPACE
 from routebook.model.identity import Identity, Role, policy_text
-from routebook.model.names import ANONYMOUS, Caller, join_instance_name
+from routebook.model.names import join_instance_name
 from routebook.protocol.frame import Request, RequestCode, request_name
 from routebook.protocol.headers import read_text
 from routebook.protocol.lookup_template import LookupTemplate
 from routebook.registry.registry import Registry
-from routebook.remoting.requests import Reply, RequestContext, object_of, reply_to_error
+from routebook.remoting.requests import Reply, RequestContext, anonymous_caller, object_of, reply_to_error
 from routebook.settings import LiveSettings, Settings
 
 ACCESS_KEY: Final = "AccessKey"
@@ -247,8 +247,8 @@ class Permissions:
         try:
             self._check_lookup(request, connection)
         except ForbiddenError as error:
-            registry, verb = self._registry, request_name(request.code)
-            caller = Caller(ANONYMOUS, connection.peer, worker=registry.worker, port="remoting", verb=verb)
+            registry = self._registry
+            caller = anonymous_caller(request, connection.peer, registry.worker)
             registry.audit.refused(caller, what=object_of(request), reason=error.message)
             return reply_to_error(error)
         return None

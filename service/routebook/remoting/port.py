@@ -26,7 +26,6 @@ from routebook.errors import ForbiddenError, NotReadyError, NotSeenYetError, Rou
 from routebook.listeners.acceptor import ConnectionInfo
 from routebook.listeners.peers import Peer
 from routebook.listeners.tls import certificate_names
-from routebook.model.names import ANONYMOUS, Caller
 from routebook.observability.logs import PeerLog
 from routebook.observability.metrics import Metrics, PortFigures, reason_of
 from routebook.protocol.connection import Connection, Event
@@ -41,7 +40,6 @@ from routebook.protocol.frame import (
     Request,
     RequestCode,
     ResponseCode,
-    request_name,
 )
 from routebook.protocol.headers import read_text, success_head_encoder
 from routebook.protocol.lookup_template import LookupTemplate
@@ -59,6 +57,7 @@ from routebook.remoting.requests import (
     RequestRates,
     Turn,
     WorkQueue,
+    anonymous_caller,
     go_away,
     lookup_rate,
     not_supported,
@@ -481,15 +480,22 @@ class RemotingConnection(asyncio.Protocol):
         if request.code not in port.handlers:
             return not_supported(request.code)
         if exceeded := port.rates.charge(self.peer_costs, request.code):
-            return too_many_requests(*exceeded)
+            return self._refuse_unread(request, too_many_requests(*exceeded))
         if request.code in SIGNS_OF_LIFE and not self._queue.is_idle:
             if request.code == HEARTBEAT:
-                return None if port.queue.put(self._heartbeat_queue(), request) else overloaded()
+                is_accepted = port.queue.put(self._heartbeat_queue(), request)
+                return None if is_accepted else self._refuse_unread(request, overloaded())
             self._count_as_heartbeat(request)
         is_accepted = port.queue.put(self._queue, request)
         if self._queue.queued_bytes > CONNECTION_QUEUE_BYTES:
             self._pause_reading()
-        return None if is_accepted else overloaded()
+        return None if is_accepted else self._refuse_unread(request, overloaded())
+
+    def _refuse_unread(self, request: Request, reply: Reply) -> Reply:
+        """Its signature was not checked, so its sender is not known."""
+        caller = anonymous_caller(request, self.peer, self._port.worker)
+        self._port.registry.audit.refused(caller, what=object_of(request), reason=f"BusyError: {reply.remark}")
+        return reply
 
     def _count_as_heartbeat(self, request: Request) -> None:
         """For a registration or query that has to wait: its broker is alive, whatever the request turns out to be."""
@@ -527,9 +533,8 @@ class RemotingConnection(asyncio.Protocol):
         self._answer(request, Reply(body=found) if isinstance(found, bytes) else found)
 
     async def _handle(self, request: Request, turn: Turn) -> None:
-        reply: Reply | None
-        name = request_name(request.code)
-        caller = Caller(ANONYMOUS, self.peer, worker=self._port.worker, port="remoting", verb=name)
+        caller = anonymous_caller(request, self.peer, self._port.worker)
+        name = caller.verb
         context = RequestContext(
             request, self, caller, lambda early: self._answer(request, early), turn, self.peer_costs
         )

@@ -35,9 +35,9 @@ from typing import Final, NamedTuple
 
 from routebook.errors import BusyError, ForbiddenError, InvalidInputError, RefusedError, RoutebookError
 from routebook.listeners.peers import REQUEST_BURST_S, Budget, Peer
-from routebook.model.names import Caller
+from routebook.model.names import ANONYMOUS, Caller
 from routebook.protocol.body_json import BodyError, ChecksumError
-from routebook.protocol.frame import Ext, Request, RequestCode, ResponseCode
+from routebook.protocol.frame import Ext, Request, RequestCode, ResponseCode, request_name
 from routebook.protocol.headers import read_long, read_text
 from routebook.registry.sessions import SessionConnection
 
@@ -475,6 +475,11 @@ def object_of(request: Request) -> str:
     """What a request is about, as the audit shows it: names from the header, and never the value of a key."""
     named = ((name, read_text(request.ext, name)) for name in _OBJECT_FIELDS)
     return " ".join(f"{name}={text[:100]}" for name, text in named if text)
+
+
+def anonymous_caller(request: Request, peer: str, worker: str) -> Caller:
+    """The sender of a request, as long as no identity is proven."""
+    return Caller(ANONYMOUS, peer, worker=worker, port="remoting", verb=request_name(request.code))
 
 
 @dataclass(frozen=True, slots=True)
