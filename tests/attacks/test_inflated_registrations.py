@@ -55,11 +55,12 @@ async def test_inflated_registrations_expire_no_broker_and_delay_no_lookup(
         brokers = [HealthyBroker(peer, number, timeout_ms=TIMEOUT_MS) for number, peer in enumerate(peers)]
         for broker in brokers:
             assert (await broker.register()).code == 0
+        # Already now: on a busy machine, to connect the attackers takes longer than the timeout of the brokers.
+        registering = [asyncio.create_task(broker.keep_registering(0.5)) for broker in brokers]
         attackers = [
             await stack.enter_async_context(await connect(service, source=ATTACKER)) for _ in range(CONNECTIONS)
         ]
         lookups = await stack.enter_async_context(Lookups(service.remoting, brokers[0].topic))
-        registering = [asyncio.create_task(broker.keep_registering(0.5)) for broker in brokers]
         calm_p99 = await lookups.run(CALM_S)
         codes: list[int] = []
         async with HighestMemory(service) as memory:
