@@ -23,8 +23,8 @@ end
 -- An entry of the history has room for this many bytes besides its own queue items.
 local MAX_FORMER_ITEMS, MAX_FORMER_BYTES = 100, 30000
 
--- Returns the former queue items of the first topics that the registration changes or removes. Of a staged table, which
--- has thousands of topics, none.
+-- Returns the former queue items of the first topics that the registration changes or removes. It returns none for a
+-- staged table, which has thousands of topics.
 local function read_former_items(broker, items, replaces_topics)
   local topics, former, bytes = {}, {}, 0
   local function add(range, step)
