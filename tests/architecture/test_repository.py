@@ -76,6 +76,16 @@ def test_no_file_names_a_path_or_host_of_one_machine(pattern: re.Pattern[str]) -
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_the_prose_of_a_document_is_wrapped(document: Path) -> None:
+    """At 100 columns. Code, tables, headings, pictures and generated pages may be wider."""
+    if "reference" in document.parts:
+        pytest.skip("generated from the code")
+    outside_code = re.sub(r"^ *```.*?^ *```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    wide = [line for line in outside_code.splitlines() if len(line) > 100 and " " in line[:100].strip()]
+    assert [line for line in wide if not line.lstrip().startswith(("|", "#", "<", "![", "[!"))] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_every_link_of_a_document_has_a_target(document: Path) -> None:
     assert [target for target in inner_links(document) if not has_target(document, target)] == []
 
