@@ -29,7 +29,7 @@ LANGUAGES = {"sh", "console", "text", "json", "yaml", "python", "toml", "ini", "
 ELSEWHERE = {
     *("kubectl", "helm"),  # tests/chart/test_document.py checks their options and values
     *("docker", "apt-get", "systemctl", "systemd-analyze", "journalctl", "useradd", "install"),
-    *("mqadmin", "mqnamesrv", "mqbroker", "java"),
+    *("mqadmin", "mqnamesrv", "mqbroker", "java", "mvn"),
     *("spark-submit", "redis-cli", "redis-server", "old-redis-server", "openssl", "haproxy", "promtool", "valkey-cli"),
     *(
         "git",

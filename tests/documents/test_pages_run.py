@@ -64,11 +64,15 @@ INIT = "needs systemd as the first process of the machine; tests/documents/test_
 CLUSTER = "needs the cluster and the release of docs/kubernetes.md, which `make cluster-test` installs"
 IMAGE = "needs an engine and minutes for the images; tests/image builds and runs them with these options"
 APACHE = "needs RocketMQ's programs; tests/conformance/test_migration.py runs this step with them"
+OBJECT_STORE = (
+    "needs Spark's connector for object stores (0.7 GB), with which tests/pipeline/cli/test_object_store.py runs"
+)
 FISH = "`source` without a file is a command of fish; tests/cli/test_completion.py checks the script"
 NOT_HERE = {
     ("docs/balancing.md", ".venv/bin/python -m pytest"): "is a test itself, which `make test-all` runs",
     ("docs/benchmarks/console.md", ".venv/bin/python -m benchmarks.console"): FIGURES,
-    ("docs/benchmarks/heartbeat-cost.md", ".venv/bin/python benchmarks/heartbeat_cost.py"): FIGURES,
+    ("docs/benchmarks/heartbeat-cost.md", ".venv/bin/python -m benchmarks.heartbeat_cost"): FIGURES,
+    ("docs/benchmarks/lookups.md", ".venv/bin/python -m benchmarks.attacked_lookups"): FIGURES,
     ("docs/benchmarks/lookups.md", ".venv/bin/python -m benchmarks.lookups"): FIGURES,
     ("docs/benchmarks/lookups.md", ".venv/bin/python -m benchmarks.signed_lookups"): FIGURES,
     ("docs/capacity.md", ".venv/bin/python -m benchmarks.capacity"): FIGURES,
@@ -79,11 +83,10 @@ NOT_HERE = {
     ): "is a test itself, and it would draw the pictures of the page anew",
     ("docs/image.md", "docker run"): IMAGE,
     ("docs/image.md", "docker build"): IMAGE,
-    (
-        "docs/lake.md",
-        "routebook pipeline ingest --once --lake s3://",
-    ): "needs Spark's connector for object stores (0.7 GB); "
-    "tests/pipeline/cli/test_object_store.py runs the command where it is there",
+    ("docs/lake.md", "routebook pipeline ingest --once --lake s3://"): OBJECT_STORE,
+    ("docs/lake.md", "mvn"): OBJECT_STORE,
+    ("docs/lake.md", "pip install --target moto"): OBJECT_STORE,
+    ("docs/lake.md", "PYTHONPATH=moto"): OBJECT_STORE,
     ("docs/migration.md", "mqadmin"): APACHE,
     ("docs/migration.md", "mqnamesrv"): APACHE,
     ("docs/model/README.md", "make model"): OWN_LANE,
