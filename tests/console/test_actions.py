@@ -18,6 +18,8 @@ def confirm(page: Page, name: str) -> None:
 
 
 def kinds_of(page: Page) -> list[str]:
+    """Waits for the page of the result, which the click on the button only requests."""
+    expect(page.locator("#result")).to_be_visible()
     return page.locator("#result .kind").all_inner_texts()
 
 
