@@ -34,9 +34,9 @@ ARGV[24]  differing       number of topics that the base has with other values
 ARGV[25]  dropped         number of topics to remove (deleteTopicWithBrokerRegistration, replace)
 ARGV[26]  mapping_hosts   number of host brokers of the static mappings that differ
 ARGV[27…] topic, packed queue data (new) · topic, packed queue data (differing) · topic (dropped) ·
-          for each host broker: its name, number of mappings, topic, mapping as JSON, … · then, unless they are staged, chunks of at most 1,000 queue items for
-          the history: kind of chunk (n, d or x for new, differing, dropped) and number of items as `<kind> <number>`,
-          JSON items
+          for each host broker: its name, number of mappings, topic, mapping as JSON, … · then, unless they are
+          staged, chunks of at most 1,000 queue items for the history: kind of chunk (n, d or x for new, differing,
+          dropped) and number of items as `<kind> <number>`, JSON items
 
 reply     {status, version, incarnation, master address, master HA address, gap, seats}
           gap: ms since the heartbeat before, -1 if there was none
