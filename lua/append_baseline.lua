@@ -78,7 +78,7 @@ end
 local function append_queues(cause, items, group_fields)
   local chunks = {}
   for i, item in ipairs(items) do
-    chunks[i] = { 1, item }
+    chunks[i] = { 1, item, '' }
   end
   for _, part in ipairs(cut_into_parts(chunks, {})) do
     local queues = table.concat(part.queues, ',')

@@ -36,7 +36,7 @@ ARGV[26]  mapping_hosts   number of host brokers of the static mappings that dif
 ARGV[27…] topic, packed queue data (new) · topic, packed queue data (differing) · topic (dropped) ·
           for each host broker: its name, number of mappings, topic, mapping as JSON, … · then, unless they are
           staged, chunks of at most 1,000 queue items for the history: kind of chunk (n, d or x for new, differing,
-          dropped) and number of items as `<kind> <number>`, JSON items
+          dropped) and number of items as `<kind> <number>`, JSON items, JSON items that the base has for these topics
 
 reply     {status, version, incarnation, master address, master HA address, gap, seats}
           gap: ms since the heartbeat before, -1 if there was none
@@ -124,10 +124,6 @@ if exceeded then
   return { LIMITED, current_version(), exceeded }
 end
 
-local former_items = ''
-if is_accepted and decision.may_publish then
-  former_items = read_former_items(broker, items, decision.replaces_topics)
-end
 local group_marked = mark_group(registration, group)
 if not is_accepted then
   decline(registration, decision, instance, group_marked)
@@ -168,8 +164,8 @@ local table_version, revision = current_version(), group.rev or '0'
 if has_changed then
   local kind = decision.takes_seat and 'broker-registered' or 'broker-changed'
   local fields = seat_fields(registration, decision, incarnation, filters_changed)
-    .. values_before(registration, decision, group, instance, former_items)
-  table_version = append_parts(kind, by, fields, queue_chunks, mapped)
+  local before = values_before(registration, decision, group, instance)
+  table_version = append_parts(kind, by, fields, before, queue_chunks, mapped)
 end
 if group_changed then
   revision = tostring(table_version)

@@ -21,37 +21,7 @@ local function read_items(list, first, counts)
   return items
 end
 
--- An entry of the history has room for this many bytes besides its own queue items.
-local MAX_FORMER_ITEMS, MAX_FORMER_BYTES = 100, 30000
-
--- Returns the former queue items of the first topics that the registration changes or removes. It returns none for a
--- staged table, which has thousands of topics.
-local function read_former_items(broker, items, replaces_topics)
-  local topics, former, bytes = {}, {}, 0
-  local function add(range, step)
-    for at = range.from, math.min(range.to, range.from + (MAX_FORMER_ITEMS - #topics) * step - 1), step do
-      topics[#topics + 1] = items.list[at]
-    end
-  end
-  if replaces_topics then
-    add(items.differing, 2)
-  end
-  add(items.dropped, 1)
-  local packed = #topics > 0 and redis.call('HMGET', key_of('queues', broker), unpack(topics)) or {}
-  for i, topic in ipairs(topics) do
-    local item = packed[i] and item_of(topic, packed[i]) or ''
-    bytes = bytes + #item + 1
-    if bytes > MAX_FORMER_BYTES then
-      break
-    end
-    if item ~= '' then
-      former[#former + 1] = item
-    end
-  end
-  return table.concat(former, ',')
-end
-
--- Returns the chunks of the history for what was applied: {number of items, the items as JSON}.
+-- Returns the chunks of the history for what was applied: {number of items, the items as JSON, the former ones}.
 local function apply_queues(broker, items, replaces_topics, staged)
   local key, list, chunks = key_of('queues', broker), items.list, items.chunks
   if staged ~= '' then
@@ -66,10 +36,10 @@ local function apply_queues(broker, items, replaces_topics, staged)
     call_in_slices('HDEL', key, items.list, items.dropped.from, items.dropped.to)
   end
   local applied = {}
-  for at = chunks.from, chunks.to, 2 do
+  for at = chunks.from, chunks.to, 3 do
     local kind, number = string.match(list[at], '^(%a) (%d+)$')
     if kind ~= 'd' or replaces_topics then
-      applied[#applied + 1] = { tonumber(number), list[at + 1] }
+      applied[#applied + 1] = { tonumber(number), list[at + 1], list[at + 2] }
     end
   end
   return applied

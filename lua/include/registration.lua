@@ -76,10 +76,10 @@ local function store_filters(registration, instance_name)
   return true
 end
 
--- The former values of those fields of a seat that the registration changed; empty if there are none. An address that
--- takes a seat is new in it, so of the values of an instance only those of an instance that held the seat are former.
--- `former_items`: the former queue items of its topics, as JSON.
-local function values_before(registration, decision, group, instance, former_items)
+-- The former values of those fields of a seat that the registration changed, as JSON members; empty if there are none.
+-- An address that takes a seat is new in it, so of the values of an instance only those of an instance that held the
+-- seat are former.
+local function values_before(registration, decision, group, instance)
   local before = {}
   local function add(name, former)
     before[#before + 1] = '"' .. name .. '":' .. former
@@ -101,10 +101,7 @@ local function values_before(registration, decision, group, instance, former_ite
       add('timeout_ms', instance.timeout or 'null')
     end
   end
-  if former_items ~= '' then
-    add('queues', '[' .. former_items .. ']')
-  end
-  return #before > 0 and ',"before":{' .. table.concat(before, ',') .. '}' or ''
+  return table.concat(before, ',')
 end
 
 local function seat_fields(registration, decision, incarnation, filters_changed)

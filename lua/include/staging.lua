@@ -7,9 +7,9 @@ shows whether the group changed meanwhile. Uses: keys.
 ]]
 local STAGED_FOR_MS = 60000
 
--- A chunk has two fields in the hash: `kind:<number>` and `items:<number>`.
+-- A chunk has three fields in the hash: `kind:<number>`, `items:<number>` and `former:<number>`.
 local function count_chunks(name)
-  return redis.call('HLEN', key_of('staged-changes', name)) / 2
+  return redis.call('HLEN', key_of('staged-changes', name)) / 3
 end
 
 local function has_staged(name, entries, chunks)
@@ -32,13 +32,13 @@ local function put_staged_in_place(name, broker)
   end
 end
 
--- Returns the chunks as kind and number of items, items, kind and number of items, items, …
+-- Returns the chunks as kind and number of items, items, former items, kind and number of items, …
 local function take_staged_chunks(name)
   local key, chunks = key_of('staged-changes', name), {}
   for number = 1, count_chunks(name) do
-    local chunk = redis.call('HMGET', key, 'kind:' .. number, 'items:' .. number)
-    chunks[#chunks + 1] = chunk[1]
-    chunks[#chunks + 1] = chunk[2]
+    for _, field in ipairs(redis.call('HMGET', key, 'kind:' .. number, 'items:' .. number, 'former:' .. number)) do
+      chunks[#chunks + 1] = field
+    end
   end
   redis.call('UNLINK', key)
   return chunks

@@ -1,11 +1,12 @@
 --[[
 Changes the permission of all topics of a group. Up to ENTRIES_AT_ONCE queue entries are changed by the script that
-decides it. More are staged beforehand by copy_queues; `staged` then is `<name> <revision> <entries> <changed>`. When
-the group keeps changing in between, the caller passes `-`, which allows any number in one script.
+decides it. More are staged beforehand by copy_queues; `staged` then is `<name> <revision> <entries> <changed> <former
+permissions>`, the last with commas. When the group keeps changing in between, the caller passes `-`, which allows any
+number in one script.
 Uses: keys, slices, staging.
 ]]
 local PERM_WRITE, PERM_READ_WRITE = 2, 6
-local ENTRIES_AT_ONCE = 5000
+local ENTRIES_AT_ONCE, MAX_FORMER_PERMISSIONS = 5000, 1000
 
 local function without_write(perm)
   return bit.band(perm, bit.bnot(PERM_WRITE))
@@ -26,7 +27,7 @@ local function work_out_permissions(flat, new_permission)
       local perm, rest = string.match(packed, '^(%-?%d+)( .*)$')
       after = perm and new_permission(tonumber(perm)) .. rest or packed  -- an entry that another program wrote
       becomes[packed] = after
-      if after ~= packed and not is_former[perm] then
+      if after ~= packed and not is_former[perm] and #former < MAX_FORMER_PERMISSIONS then
         is_former[perm] = true
         former[#former + 1] = perm
       end
@@ -39,12 +40,12 @@ local function work_out_permissions(flat, new_permission)
   return changed, unchanged, former
 end
 
--- Returns the name of the staged table, the number of its entries, and how many of them differ; or nil when it may
--- not be used.
+-- Returns the name of the staged table, the number of its entries, how many of them differ, and the permissions that
+-- these had; or nil when it may not be used.
 local function read_staged(staged, revision)
-  local name, staged_revision, entries, changed = string.match(staged, '^(%x+) (%d+) (%d+) (%d+)$')
+  local name, staged_revision, entries, changed, former = string.match(staged, '^(%x+) (%d+) (%d+) (%d+) ([%d,-]*)$')
   if name and staged_revision == revision and has_staged(name, tonumber(entries), 0) then
-    return name, tonumber(entries), tonumber(changed)
+    return name, tonumber(entries), tonumber(changed), former
   end
 end
 
@@ -55,12 +56,12 @@ local function must_stage_permissions(broker, staged, revision)
 end
 
 -- Returns how many entries there are, how many changed, and the field of the history with the permissions that they
--- had; the field is empty for a staged table, which does not have them.
+-- had.
 local function change_permissions(broker, new_permission, staged, revision)
-  local name, entries, changed_count = read_staged(staged, revision)
+  local name, entries, changed_count, staged_former = read_staged(staged, revision)
   if name then
     put_staged_in_place(name, broker)
-    return entries, changed_count, ''
+    return entries, changed_count, ',"before":[' .. staged_former .. ']'
   end
   local key = key_of('queues', broker)
   local flat = redis.call('HGETALL', key)

@@ -81,6 +81,7 @@ class PlainWorker:
                     for topic, mapping in registration.mappings.items()
                     if images[mapping.bname].mappings.get(topic) != mapping or mapping.bname != registration.broker
                 },
+                known=known,
             ),
             caller=CALLER,
             timeout_ms=DEFAULT_TIMEOUT_MS if registration.timeout_ms is None else registration.timeout_ms,

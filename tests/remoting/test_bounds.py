@@ -42,6 +42,27 @@ async def test_a_full_queue_drops_oneways_silently(store_url: str, namespace_nam
         assert (await peer.ask(206)).code == 0
 
 
+@pytest.mark.parametrize(
+    ("code", "ext", "body", "reason"),
+    [
+        (100, {"namespace": "ns", "value": "v"}, b"", "namespace or key is null"),
+        (318, {}, b"a=\\u12", "string2Properties error"),
+        (318, {}, b"kvConfigPath=/tmp/a", "Can not update config in black list."),
+    ],
+)
+async def test_a_request_that_is_refused_without_an_exception_is_audited(
+    code: int, ext: dict[str, str], body: bytes, reason: str, store_url: str, namespace_name: str
+) -> None:
+    async with (
+        remoting_port(store_url, namespace_name, remoting_config_updates=True) as port,
+        await Peer.connect(port.address) as peer,
+    ):
+        answer = await peer.ask(code, ext, body)
+        assert answer.code != 0
+        assert answer.remark == reason
+        assert [one.reason for one in port.worker.registry.audit.take_refusals()] == [reason]
+
+
 async def test_waiting_bodies_are_limited_in_bytes(store_url: str, namespace_name: str) -> None:
     bounds = {"max_frame_bytes": 1_000_000, "max_queued_bytes": 1_048_576}
     async with (

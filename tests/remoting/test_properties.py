@@ -107,7 +107,10 @@ async def test_unregister_broker_queue_capacity(store_url: str, namespace_name: 
         answers = [await peer.answer() for peer in peers]
         codes = [answer.code for answer in answers]
         assert set(codes) == {0, 1}
-        assert all(answer.remark is None for answer in answers)
+        refusal = "1 unregistrations wait already (unregister_broker_queue_capacity)"
+        assert {(answer.code, answer.remark) for answer in answers} == {(0, None), (1, refusal)}
+        refusals = port.worker.registry.audit.take_refusals()
+        assert [(one.count, one.reason) for one in refusals] == [(codes.count(1), refusal)]
         for peer in peers:
             peer.abort()
 

@@ -1,7 +1,10 @@
 """Entries of the history: their size, what can be reconstructed from them, one entry per outage."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
+
+import pytest
 
 from routebook.model.broker import QueueData
 from routebook.store.administration import set_write_permission
@@ -28,6 +31,10 @@ async def parts_of(namespace: Namespace, after: int = 0) -> list[dict[str, Any]]
     return [payload for _, number, payload in await read_history(namespace) if number > after]
 
 
+def by_topic(items: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {item["t"]: item for item in items}
+
+
 async def test_long_names_make_more_parts_and_none_is_too_large(namespace: Namespace) -> None:
     names = long_names(1000)
     await PlainWorker(namespace).register(registration(topics=topics(*names)))
@@ -42,7 +49,7 @@ async def test_new_and_differing_topics_do_not_exceed_an_entry_together(namespac
     before = len(await history(namespace))
     await worker.register(registration(data_version=version(1), topics=topics(*new) | topics(*old, perm=4)))
     parts = await parts_of(namespace, before)
-    assert len(parts) == 2
+    assert len(parts) == 3
     assert {item["t"] for part in parts for item in part["queues"]} == {*old, *new}
 
 
@@ -69,14 +76,22 @@ async def test_topics_that_a_registration_may_not_change_have_no_former_values(n
     assert "before" not in last
 
 
-async def test_the_former_values_of_many_topics_are_limited(namespace: Namespace) -> None:
-    for names, least in ([f"t{n}" for n in range(1000)], 100), (long_names(200), 20):
-        worker = PlainWorker(namespace)
-        await worker.register(registration(data_version=version(least), topics=topics(*names)))
-        before = len(await history(namespace))
-        await worker.register(registration(data_version=version(least + 1), topics=topics(*names, perm=4)))
-        for part in await parts_of(namespace, before):
-            assert least <= len(part["before"]["queues"]) <= 100
+@pytest.mark.parametrize("names", [[f"t{n}" for n in range(8000)], long_names(500)], ids=["many", "long"])
+async def test_each_entry_has_the_former_values_of_its_own_topics(namespace: Namespace, names: list[str]) -> None:
+    worker = PlainWorker(namespace)
+    await worker.register(registration(data_version=version(1), topics=topics(*names)))
+    registered = await parts_of(namespace)
+    kept = names[: len(names) // 2]
+    await worker.register(
+        registration(data_version=version(2), topics=topics(*kept, "new", perm=4), replace_topics=True)
+    )
+    parts = (await parts_of(namespace))[len(registered) :]
+    assert len(parts) > 1
+    former = [item for part in parts if "before" in part for item in part["before"]["queues"]]
+    assert by_topic(former) == by_topic(item for part in registered for item in part["queues"])
+    for part in parts:
+        former = part.get("before", {"queues": []})["queues"]
+        assert by_topic(former).keys() == by_topic(part["queues"]).keys() - {"new"}
 
 
 async def test_hosts_of_mappings_are_distributed_over_entries_too(namespace: Namespace) -> None:

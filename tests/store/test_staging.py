@@ -160,6 +160,7 @@ async def test_the_permission_of_many_topics_changes_in_one_step(namespace: Name
         "clear-write",
         writable,
     )
+    assert change.fields["before"] == [6]
     assert await queues(namespace) == READ_ONLY
     assert await staged_keys(namespace) == []
     assert await namespace.client.call("PTTL", namespace.keys.of("queues", "broker-a")) == -1
@@ -200,8 +201,9 @@ async def test_a_group_that_keeps_changing_gets_the_permission_in_one_script(nam
 
 async def test_permissions_are_copied_once_each_though_pages_may_repeat_them(namespace: Namespace) -> None:
     await register_many(namespace)
-    _, _, entries, changed = (await stage_permissions(namespace, "broker-a", "clear-write")).split()
+    _, _, entries, changed, former = (await stage_permissions(namespace, "broker-a", "clear-write")).split()
     assert (int(entries), int(changed)) == (len(MANY), sum(queue.perm == 6 for queue in MANY.values()))
+    assert former == "6"
 
 
 # -- the master of an acting group leaves

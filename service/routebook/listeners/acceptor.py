@@ -256,9 +256,11 @@ class Acceptor:
         self._reserve: int | None = None
         """A file descriptor to give up, so that connections can be closed when there is none left."""
         self._limit_reached = RepeatedWarning(
-            f"The {port} port has %d connections, its limit: silent ones and unfinished handshakes are closed."
+            f"The {port} port has %d connections (max_connections): silent ones and unfinished handshakes are closed."
         )
-        self._full = RepeatedWarning(f"The {port} port has %d connections, its limit: new connections are closed.")
+        self._full = RepeatedWarning(
+            f"The {port} port has %d connections (max_connections): new connections are closed."
+        )
         self._address_full = RepeatedWarning(
             f"%s has %d connections, the limit of an address (max_connections_per_address): its new connections to "
             f"the {port} port are closed."

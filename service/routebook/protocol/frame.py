@@ -238,7 +238,7 @@ class FrameLimits(NamedTuple):
                 raise HttpRequestError
             raise PeerProtocolError(
                 Violation.FRAME_LENGTH,
-                f"A frame of {length + LENGTH_BYTES} bytes is announced; the limit is {self.max_frame_bytes}.",
+                f"A frame of {length + LENGTH_BYTES} bytes is announced; max_frame_bytes is {self.max_frame_bytes}.",
                 advice="Raise the limit on both sides, or let the broker register its topics in parts.",
             )
         if length < HEADER_WORD_BYTES:
@@ -261,7 +261,7 @@ class FrameLimits(NamedTuple):
         if header_length > self.max_header_bytes:
             raise PeerProtocolError(
                 Violation.HEADER_LENGTH,
-                f"A header of {header_length} bytes is announced; the limit is {self.max_header_bytes}.",
+                f"A header of {header_length} bytes is announced; max_header_bytes is {self.max_header_bytes}.",
             )
         return encoding
 

@@ -272,7 +272,7 @@ def work_out_difference(
         if mapping.bname != broker or known_mappings.get(topic) != mapping
     }
     unchanged = len(known) - len(differing) - len(dropped)
-    return QueueDifference(new, differing, sorted(dropped - registration.topics.keys()), mappings, unchanged)
+    return QueueDifference(new, differing, sorted(dropped - registration.topics.keys()), mappings, unchanged, known)
 
 
 def _dropped(known: Iterable[str], registration: Registration) -> set[str]:

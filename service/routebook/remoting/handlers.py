@@ -48,8 +48,6 @@ from routebook.settings.live import plan_config_update, properties_text
 
 NO_CODE_SET: Final = "not set any response code"
 """RocketMQ's remark in the successful answer to 901."""
-QUEUE_IS_FULL: Final = "unregister_broker_queue_capacity requests wait already"
-"""Apache's answer has no remark, so only the audit has it."""
 MAX_DATA_VERSION_BYTES: Final = 4_096
 """A data version has some 80."""
 
@@ -146,8 +144,10 @@ class BrokerHandlers:
             protects_others=self._permissions.protects_seats(context),
         )
         if taken_effect is None:
-            self._registry.audit.refused(context.caller, what=object_of(context.request), reason=QUEUE_IS_FULL)
-            return Reply(ResponseCode.SYSTEM_ERROR)
+            capacity = self._live.current.unregister_broker_queue_capacity
+            full = f"{capacity} unregistrations wait already (unregister_broker_queue_capacity)"
+            self._registry.audit.refused(context.caller, what=object_of(context.request), reason=full)
+            return Reply(ResponseCode.SYSTEM_ERROR, remark=full)
         context.answer_now(Reply())
         await asyncio.wait([taken_effect])
         if not taken_effect.cancelled() and isinstance(error := taken_effect.exception(), ForbiddenError):

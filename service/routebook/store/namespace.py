@@ -10,7 +10,7 @@ failover or SCRIPT FLUSH), the same call sends the text.
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from importlib.resources import files
@@ -293,33 +293,37 @@ def queues_put_by(change: QueueChange) -> Mapping[str, QueueData]:
     return {} if kind == "x" else cast("Mapping[str, QueueData]", queues)
 
 
-def queue_chunks(change: QueueChange) -> list[str]:
-    """Queue items joined for the history, each chunk small enough for one entry: `<kind> <number>`, items, …"""
+def queue_chunks(change: QueueChange, known: Mapping[str, QueueData]) -> list[str]:
+    """Queue items joined for the history, each chunk small enough for one entry: `<kind> <number>`, items, the items
+    that these topics have in `known`, `<kind> <number>`, …
+    """
     kind, queues = change
-    items = [_removed_item(topic) for topic in queues] if kind == "x" else queue_items(queues_put_by(change))
+    topics = list(queues)
     packed: list[str] = []
-    for at in range(0, len(items), ITEMS_PER_CHUNK):
-        chunk = items[at : at + ITEMS_PER_CHUNK]
-        joined = ",".join(chunk)
-        if len(joined.encode()) <= CHUNK_BYTES:
-            packed += [f"{kind} {len(chunk)}", joined]
-        else:
-            packed += _chunks_of_long_names(kind, chunk)
+    at, number = 0, ITEMS_PER_CHUNK
+    while at < len(topics):
+        part = topics[at : at + number]
+        items, former = _items_of(change, part), _former_items(kind, part, known)
+        if len(part) > 1 and len(items.encode()) + len(former.encode()) > CHUNK_BYTES:
+            number = len(part) // 2  # long names
+            continue
+        packed += [f"{kind} {len(part)}", items, former]
+        at += len(part)
     return packed
 
 
-def _chunks_of_long_names(kind: str, items: list[str]) -> list[str]:
-    packed: list[str] = []
-    chunk: list[str] = []
-    size = 0
-    for item in items:
-        length = len(item.encode()) + 1
-        if chunk and size + length > CHUNK_BYTES:
-            packed += [f"{kind} {len(chunk)}", ",".join(chunk)]
-            chunk, size = [], 0
-        chunk.append(item)
-        size += length
-    return [*packed, f"{kind} {len(chunk)}", ",".join(chunk)]
+def _items_of(change: QueueChange, topics: Sequence[str]) -> str:
+    kind, queues = change
+    if kind == "x":
+        return ",".join(map(_removed_item, topics))
+    wanted = queues_put_by((kind, queues))
+    return ",".join(queue_items({topic: wanted[topic] for topic in topics}))
+
+
+def _former_items(kind: str, topics: Sequence[str], known: Mapping[str, QueueData]) -> str:
+    if kind == "n":
+        return ""
+    return ",".join(queue_items({topic: known[topic] for topic in topics if topic in known}))
 
 
 def pack_mapping(mapping: TopicMapping) -> str:

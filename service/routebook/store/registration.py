@@ -38,6 +38,8 @@ class QueueDifference:
     mappings: Mapping[str, TopicMapping] = field(default_factory=dict)
     unchanged: int | None = None
     """Number of the group's topics that it leaves as they are; None if unknown."""
+    known: Mapping[str, QueueData] = field(default_factory=dict)
+    """The queues that the group had, for the history. If they change meanwhile, the script changes nothing."""
 
     @property
     def changes(self) -> list[QueueChange]:
@@ -121,7 +123,7 @@ async def register_broker(
     if sum(len(queues) for _, queues in difference.changes) >= STAGE_FROM_TOPICS:
         changes = [(kind, queues) for kind, queues in difference.changes if kind != "d" or replaces_known]
         is_whole = difference.unchanged == 0 and (replaces_known or not difference.differing)
-        table = await stage_changes(namespace, registration.broker, changes, is_whole=is_whole)
+        table = await stage_changes(namespace, registration.broker, changes, difference.known, is_whole=is_whole)
         if table is None:
             return SeatReply(Status.STALE, 0, "", "", "")
         staged = table
@@ -176,7 +178,7 @@ def _difference_arguments(difference: QueueDifference, *, is_staged: bool) -> li
         *pack_queues(difference.differing),
         *difference.dropped,
         *mappings,
-        *(word for change in difference.changes for word in queue_chunks(change)),
+        *(word for change in difference.changes for word in queue_chunks(change, difference.known)),
     ]
 
 

@@ -5,11 +5,11 @@ reader ever sees half of a change.
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from routebook.model.broker import parts_of
+from routebook.model.broker import QueueData, parts_of
 from routebook.store.namespace import (
     Namespace,
     QueueChange,
@@ -27,6 +27,9 @@ STAGING_ATTEMPTS: Final = 3
 """How often a change of permissions is staged again because its group changed meanwhile. After that, one script changes
 all of them, however long it blocks the store.
 """
+
+MAX_FORMER_PERMISSIONS: Final = 1000
+"""At most this many fit into an entry of the history; real fleets have three."""
 
 AT_ONCE: Final = "-"
 """In place of a staged table: change the entries in one script."""
@@ -48,10 +51,16 @@ NOT_STAGED: Final = StagedTable("")
 
 
 async def stage_changes(
-    namespace: Namespace, broker: str, changes: Sequence[QueueChange], *, is_whole: bool
+    namespace: Namespace,
+    broker: str,
+    changes: Sequence[QueueChange],
+    known: Mapping[str, QueueData],
+    *,
+    is_whole: bool,
 ) -> StagedTable | None:
     """The group's table as it is now, with these changes applied. None: it expired meanwhile.
 
+    `known`: what the changes were compared with, for the history.
     `is_whole`: what the changes put is the whole table afterwards, so nothing has to be copied.
     """
     staged = StagedTable(secrets.token_hex(8))
@@ -66,7 +75,7 @@ async def stage_changes(
             puts = pack_queues(queues_put_by((kind, part)))
             drops = [] if puts or is_whole else list(part)
             arguments: list[str | int] = [staged.name, staged.entries, staged.chunks, len(puts) // 2, len(drops)]
-            arguments += [*puts, *drops, *queue_chunks((kind, part))]
+            arguments += [*puts, *drops, *queue_chunks((kind, part), known)]
             reply = await namespace.run("stage_queues", *arguments)
             if status_of(reply) is Status.UNKNOWN:
                 return None
@@ -75,11 +84,14 @@ async def stage_changes(
 
 
 async def stage_permissions(namespace: Namespace, broker: str, rule: PermissionRule) -> str:
-    """The group's table with that rule applied, as scripts take it: `<name> <revision> <entries> <changed>`. Empty: it
-    expired meanwhile.
+    """The group's table with that rule applied, as scripts take it: `<name> <revision> <entries> <changed> <former
+    permissions>`. Empty: it expired meanwhile.
     """
     copy = await _copy_queues(namespace, broker, rule)
-    return f"{copy.table.name} {copy.revision} {copy.table.entries} {copy.changed}" if copy else ""
+    if copy is None:
+        return ""
+    former = ",".join(map(str, sorted(copy.former)[:MAX_FORMER_PERMISSIONS]))
+    return f"{copy.table.name} {copy.revision} {copy.table.entries} {copy.changed} {former}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +101,14 @@ class _Copy:
     """The group's revision before the first page."""
     changed: int
     """Number of entries that the rule changed."""
+    former: Set[int]
+    """The permissions that these had."""
 
 
 async def _copy_queues(namespace: Namespace, broker: str, rule: PermissionRule | Literal[""]) -> _Copy | None:
     table = StagedTable(secrets.token_hex(8))
     cursor, revision, changed = "0", "", 0
+    former: set[int] = set()
     while True:
         reply = await namespace.run("copy_queues", table.name, table.entries, broker, cursor, rule)
         if status_of(reply) is Status.UNKNOWN:
@@ -101,5 +116,6 @@ async def _copy_queues(namespace: Namespace, broker: str, rule: PermissionRule |
         table, cursor = StagedTable(table.name, int(reply[2])), text(reply[3])
         revision = revision or text(reply[4])
         changed += int(reply[5])
+        former.update(map(int, reply[6]))
         if cursor == "0":
-            return _Copy(table, revision, changed)
+            return _Copy(table, revision, changed, former)
