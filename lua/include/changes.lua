@@ -19,14 +19,22 @@ local function append_entry(ms, version, payload)
   return ms
 end
 
--- `queues`: the items of a field `queues` that ends the entry, or nil. It is a parameter of its own because it may
--- have 200 KB, and every expression with `..` copies it.
-local function append_change(kind, by, fields, queues)
+-- `queues`: the items of a field `queues` that ends the entry, or nil. `before`, `former`: the members, and the items
+-- of a member `queues`, of a field `before`; nil or empty for none. They are parameters of their own because the items
+-- may have 200 KB, and every expression with `..` copies them.
+local function append_change(kind, by, fields, queues, before, former)
   local head = redis.call('HMGET', META, 'version', 'ms', 'bytes')
   local version, written = tonumber(head[1] or '0') + 1, tonumber(head[3] or '0')
   local ms = ms_text(math.max(server_ms(), tonumber(head[2] or '0')))
   local opening = '{"v":1,"kind":"' .. kind .. '",' .. by .. (fields ~= '' and ',' or '') .. fields
-  local payload = queues and opening .. ',"queues":[' .. queues .. ']}' or opening .. '}'
+  local payload
+  if former and former ~= '' then
+    local comma = before ~= '' and ',' or ''
+    payload = opening .. ',"before":{' .. before .. comma .. '"queues":[' .. former .. ']},"queues":[' .. queues .. ']}'
+  else
+    opening = opening .. (before and before ~= '' and ',"before":{' .. before .. '}' or '')
+    payload = queues and opening .. ',"queues":[' .. queues .. ']}' or opening .. '}'
+  end
   local bytes = written + #payload + BYTES_BESIDE_PAYLOAD
   ms = append_entry(ms, version, payload)
   redis.call('HSET', META, 'version', ms_text(version), 'ms', ms, 'bytes', ms_text(bytes))

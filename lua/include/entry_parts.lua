@@ -29,6 +29,11 @@ local function cut_into_parts(chunks, hosts)
   return parts
 end
 
+-- Most parts have one chunk, which is not copied.
+local function join(chunks)
+  return #chunks == 1 and chunks[1] or table.concat(chunks, ',')
+end
+
 -- Returns the version of the last entry. A `broker-registered` entry has the field `queues` even if there are none.
 -- `before`: former values of fields, as JSON members; each part adds those of its own topics.
 local function append_parts(kind, by, fields, before, chunks, hosts)
@@ -36,11 +41,9 @@ local function append_parts(kind, by, fields, before, chunks, hosts)
   for i, part in ipairs(parts) do
     local numbering = #parts > 1 and ',"part":' .. (i - 1) .. ',"parts":' .. #parts or ''
     local mapped = #part.hosts > 0 and ',"mapped":' .. string_list(part.hosts) or ''
-    local former = #part.former > 0 and '"queues":[' .. table.concat(part.former, ',') .. ']' or ''
-    local members = before .. (before ~= '' and former ~= '' and ',' or '') .. former
-    local was = members ~= '' and ',"before":{' .. members .. '}' or ''
     local has_queues = #part.queues > 0 or kind == 'broker-registered'
-    version = append_change(kind, by, fields .. was .. numbering .. mapped, has_queues and table.concat(part.queues, ','))
+    local queues, former = has_queues and join(part.queues), join(part.former)
+    version = append_change(kind, by, fields .. numbering .. mapped, queues, before, former)
   end
   return version
 end

@@ -1,6 +1,6 @@
 --[[
 Applies the topics and the static mappings of a registration to the tables of its group.
-Uses: keys, json, slices, staging.
+Uses: keys, slices, staging.
 ]]
 -- Finds the lists among the arguments from `first` on, in the order of register_broker's header.
 local function read_items(list, first, counts)

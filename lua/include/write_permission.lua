@@ -6,7 +6,8 @@ number in one script.
 Uses: keys, slices, staging.
 ]]
 local PERM_WRITE, PERM_READ_WRITE = 2, 6
-local ENTRIES_AT_ONCE, MAX_FORMER_PERMISSIONS = 5000, 1000
+local ENTRIES_AT_ONCE = 5000
+local MAX_FORMER_PERMISSIONS = 1000
 
 local function without_write(perm)
   return bit.band(perm, bit.bnot(PERM_WRITE))
