@@ -72,11 +72,31 @@ def replay(entries: Iterable[Entry]) -> RouteTable:
         kind = payload["kind"]
         in_baseline = kind == "baseline-begin" or (in_baseline and kind != "baseline-end")
         apply = _APPLY.get(kind)
+        if not in_baseline:
+            assert_former_queues(table, payload)
         if in_baseline and kind == "write-permission":
             _change_permission(table, payload, is_complete=False)
         elif apply:
             apply(table, payload)
     return table
+
+
+def assert_former_queues(table: RouteTable, payload: dict[str, Any]) -> None:
+    if payload["kind"] not in {"broker-registered", "broker-changed"}:
+        return
+    known = table.queues.get(payload["broker"], {})
+    items = {item["t"]: item for item in payload.get("queues", ())}
+    former = {item["t"]: item for item in payload.get("before", {}).get("queues", ())}
+    assert former.keys() <= items.keys()
+    assert {topic for topic, item in items.items() if item.get("x") and topic in known} <= former.keys()
+    for topic, item in former.items():
+        data = known[topic]
+        assert (item["r"], item["w"], item["p"], item["f"]) == (
+            data.read_queues,
+            data.write_queues,
+            data.perm,
+            data.flags,
+        )
 
 
 def _register_broker(table: RouteTable, payload: dict[str, Any]) -> None:

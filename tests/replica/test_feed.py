@@ -338,6 +338,22 @@ async def test_lost_changes_begin_one_new_history(namespace: Namespace) -> None:
         assert "broker-b" in one.table.groups
 
 
+async def test_a_history_that_was_left_and_has_returned_gets_a_new_name(namespace: Namespace) -> None:
+    """The name that a new history got is lost as well, when the primary that had it is replaced."""
+    async with following(namespace) as one, following(namespace) as other:
+        await register(namespace, A)
+        snapshot = await take_snapshot(namespace)
+        await register(namespace, B, broker="broker-b")
+        await caught_up(namespace, one, other)
+        names = [one.history]
+        for _ in range(2):
+            await fall_back(namespace, snapshot)
+            await until(lambda: one.history not in names and other.history not in names)
+            await caught_up(namespace, one, other)
+            assert one.history == other.history
+            names.append(one.history)
+
+
 async def test_lost_changes_are_noticed_even_when_new_ones_reach_the_same_version(
     namespace: Namespace, store_url: str
 ) -> None:

@@ -8,6 +8,7 @@ anything else is applied. Until the check is done, readers keep seeing the old t
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -45,6 +46,7 @@ FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 0.5
 LOADS_IN_A_ROW: Final = 3
 """A load that the history overtook is repeated at once, this often."""
+LEFT_HISTORIES: Final = 16
 
 UNLOADED: Final = Position(identity="", history="", ms=0, version=0)
 
@@ -117,6 +119,8 @@ class Feed:
         self.position = UNLOADED
         self._newest: Change | None = None
         """The entry at `position`; None if it is not known."""
+        self._left: deque[str] = deque(maxlen=LEFT_HISTORIES)
+        """The histories that were followed before."""
         self.recovery: Recovery | None = None
         self.counts = FeedCounts()
         self._namespace = namespace
@@ -367,6 +371,11 @@ class Feed:
             except GapError as gap:
                 _log.info("The history moved on while it was loaded (%s).", gap)
                 continue
+            if position.history in self._left:
+                # Its successor was lost with the changes that this one lacks, and their versions are used again.
+                _log.warning("The store has returned to a history that was left: a new one begins.")
+                await begin_history(self._namespace, history=position.history)
+                continue
             newest = await self._entry_at(position)
             head = await read_history_head(self._namespace)
             if epoch == self._namespace.client.epoch and position.is_same_history(head):
@@ -376,6 +385,7 @@ class Feed:
         self.counts.loads += 1
         if self.complete and not self._is_same_history(position):
             self.counts.losses += 1
+            self._left.append(self.history)
             _log.warning("The store has another history than before: objects that it lacks are shown for a while.")
         await self._show(self.replace(table, position))
         self._newest = newest
