@@ -259,7 +259,7 @@ def _compare_answers(history: History, window: Window, instant: Instant, files: 
 
 def measure_answers(spark: SparkSession, folder: Path, millions: list[int], results: Results) -> None:
     """Every question at every level over the whole history, with the integrity of the history as commands print it; and
-    the data of a report. Of several sizes, the cost of a million rows must stay nearly the same.
+    the data of a report. Between sizes, the cost of a million rows must stay nearly the same.
     """
     smallest: dict[str, float] = {}
     for size in sorted(millions):

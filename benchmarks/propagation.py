@@ -63,8 +63,8 @@ def body(broker: int, topics: int, counter: int, changed: int | None = None) -> 
     }
 
 
-async def put(client: httpx.AsyncClient, broker: int, said: dict[str, Any]) -> int:
-    answer = await client.put(f"/v1/clusters/bench/brokers/broker-{broker:04d}/0", json=said)
+async def put(client: httpx.AsyncClient, broker: int, fields: dict[str, Any]) -> int:
+    answer = await client.put(f"/v1/clusters/bench/brokers/broker-{broker:04d}/0", json=fields)
     answer.raise_for_status()
     return int(answer.json()["version"])
 

@@ -69,8 +69,8 @@ def registration(broker: str, address: str, topics: list[str], *, counter: int =
         "topicQueueMappingDetailMap": {},
         "topicQueueMappingInfoMap": {},
     }
-    said: dict[str, Any] = {"filterServerList": [], "topicConfigSerializeWrapper": wrapper}
-    body = json.dumps(said, separators=(",", ":")).encode()
+    fields: dict[str, Any] = {"filterServerList": [], "topicConfigSerializeWrapper": wrapper}
+    body = json.dumps(fields, separators=(",", ":")).encode()
     ext = {
         "brokerId": "0",
         "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),

@@ -56,7 +56,7 @@ def build() -> Path:
     folder = Path(tempfile.gettempdir()) / f"routebook-benchmarks-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
-        raise SystemExit(f"{folder} belongs to somebody else.")
+        raise SystemExit(f"{folder} belongs to another user.")
     built = folder / f"lookups-{digest}"
     if not built.exists():
         half = built.with_suffix(f".{os.getpid()}")

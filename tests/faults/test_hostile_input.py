@@ -193,7 +193,7 @@ async def test_a_client_that_never_reads_is_disconnected_at_the_buffer_limit(
             length = len((await maker.ask(206)).body)
             question = maker.request(206)
         began = time.monotonic()
-        asking = asyncio.ensure_future(asyncio.get_running_loop().sock_sendall(client, question * 2000))
+        sending = asyncio.ensure_future(asyncio.get_running_loop().sock_sendall(client, question * 2000))
 
         async def is_cut() -> bool:
             nonlocal highest
@@ -202,8 +202,8 @@ async def test_a_client_that_never_reads_is_disconnected_at_the_buffer_limit(
 
         await until(is_cut, every_s=0.05)
         took_s = time.monotonic() - began
-        asking.cancel()
-        await asyncio.gather(asking, return_exceptions=True)
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
     await laboratory.prove(required=("I1", "I5"))
     figure("answers requested", 2000 * length / 2**20, "MiB", at_least=100)
     figure("disconnected after", took_s, "s")

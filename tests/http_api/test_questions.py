@@ -56,15 +56,17 @@ async def session(tmp_path: Path) -> AsyncIterator[Session]:
 
 
 @pytest.fixture
-async def asking(namespace: Namespace, session: Session) -> AsyncIterator[Worker]:
+async def worker_with_session(namespace: Namespace, session: Session) -> AsyncIterator[Worker]:
     async with running(namespace, pipeline_socket=str(session.path)) as one:
         yield one
 
 
-async def test_a_question_becomes_a_command_and_its_output_the_answer(asking: Worker, session: Session) -> None:
+async def test_a_question_becomes_a_command_and_its_output_the_answer(
+    worker_with_session: Worker, session: Session
+) -> None:
     window = {"from": "2026-11-01T00:00Z", "to": "2026-11-02T00:00Z"}
     chosen = {"by": "seat", "cluster": "--fail", "limit": "7", "worst_first": "true"}
-    answer = await asking.http.get("/v1/questions/availability", params={**window, **chosen})
+    answer = await worker_with_session.http.get("/v1/questions/availability", params={**window, **chosen})
     assert (answer.status_code, answer.json()) == (200, ANSWER)
     (request,) = session.requests
     assert request["shared"] is True
@@ -75,12 +77,12 @@ async def test_a_question_becomes_a_command_and_its_output_the_answer(asking: Wo
     ]
 
 
-async def test_only_questions_reach_the_session(asking: Worker, session: Session) -> None:
+async def test_only_questions_reach_the_session(worker_with_session: Worker, session: Session) -> None:
     for path in ("compact", "vacuum", "rebase", "no-such"):
-        answer = await asking.http.get(f"/v1/questions/{path}")
+        answer = await worker_with_session.http.get(f"/v1/questions/{path}")
         assert (answer.status_code, answer.json()["type"]) == (422, "invalid-input")
     for parameters in ({"limit": "0"}, {"limit": "1001"}, {"out": "/etc/passwd"}, {"from": "x" * 41}):
-        answer = await asking.http.get("/v1/questions/events", params=parameters)
+        answer = await worker_with_session.http.get("/v1/questions/events", params=parameters)
         assert (answer.status_code, answer.json()["type"]) == (422, "invalid-input")
     assert session.requests == []
 
@@ -97,10 +99,10 @@ async def test_only_questions_reach_the_session(asking: Worker, session: Session
     ],
 )
 async def test_the_end_of_the_command_decides_the_status(
-    asking: Worker, session: Session, messages: list[Message], status: int, kind: str | None, text: str
+    worker_with_session: Worker, session: Session, messages: list[Message], status: int, kind: str | None, text: str
 ) -> None:
     session.messages = messages
-    answer = await asking.http.get("/v1/questions/integrity")
+    answer = await worker_with_session.http.get("/v1/questions/integrity")
     assert answer.status_code == status
     assert answer.json().get("type") == kind
     assert text in answer.json().get("detail", "")
@@ -130,11 +132,14 @@ async def test_a_slow_answer_is_asked_for_again(namespace: Namespace, session: S
         assert (await one.http.get("/v1/questions/anomalies")).json() == ANSWER
 
 
-async def test_only_a_few_requests_wait_at_a_time(asking: Worker, session: Session) -> None:
+async def test_only_a_few_requests_wait_at_a_time(worker_with_session: Worker, session: Session) -> None:
     session.may_answer.clear()
-    waiting = [asyncio.create_task(asking.http.get("/v1/questions/churn")) for _ in range(dependencies.MAX_QUESTIONS)]
+    waiting = [
+        asyncio.create_task(worker_with_session.http.get("/v1/questions/churn"))
+        for _ in range(dependencies.MAX_QUESTIONS)
+    ]
     await until(lambda: len(session.requests) == dependencies.MAX_QUESTIONS)
-    refused = await asking.http.get("/v1/questions/churn")
+    refused = await worker_with_session.http.get("/v1/questions/churn")
     assert (refused.status_code, refused.json()["type"]) == (429, "too-many-requests")
     session.may_answer.set()
     assert [answer.status_code for answer in await asyncio.gather(*waiting)] == [200] * len(waiting)

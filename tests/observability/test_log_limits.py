@@ -49,7 +49,7 @@ def stream(clock: Clock) -> Iterator[io.StringIO]:
 log, audit = logging.getLogger("bounded"), logging.getLogger("routebook.audit")
 
 
-def said(stream: io.StringIO) -> list[str]:
+def lines_of(stream: io.StringIO) -> list[str]:
     return [json.loads(line)["message"] for line in stream.getvalue().splitlines()]
 
 
@@ -58,11 +58,11 @@ def test_lines_beyond_the_limit_are_suppressed_and_counted(clock: Clock, stream:
     for number in range(LINES_PER_PERIOD + 250):
         log.info("broker %d flaps", number)
     log.info("another line")
-    assert len(said(stream)) == LINES_PER_PERIOD + 1, "the bound is for each kind of line alone"
+    assert len(lines_of(stream)) == LINES_PER_PERIOD + 1, "the bound is for each kind of line alone"
     assert suppressed_lines() - before == 250
     clock.now += PERIOD_S
     log.info("broker %d flaps", 9999)
-    assert said(stream)[-2:] == [
+    assert lines_of(stream)[-2:] == [
         "250 lines like this one of bounded were suppressed in the last seconds: broker %d flaps",
         "broker 9999 flaps",
     ]
@@ -74,7 +74,7 @@ def test_tracebacks_have_a_lower_limit(clock: Clock, stream: io.StringIO) -> Non
             raise ZeroDivisionError
         except ZeroDivisionError:
             log.exception("it failed")
-    assert len(said(stream)) == TRACES_PER_PERIOD
+    assert len(lines_of(stream)) == TRACES_PER_PERIOD
 
 
 def test_a_period_later_lines_are_written_again(clock: Clock, stream: io.StringIO) -> None:
@@ -82,14 +82,17 @@ def test_a_period_later_lines_are_written_again(clock: Clock, stream: io.StringI
         for number in range(LINES_PER_PERIOD):
             log.info("%d", number)
         clock.now += PERIOD_S
-    assert len(said(stream)) == 3 * LINES_PER_PERIOD
+    assert len(lines_of(stream)) == 3 * LINES_PER_PERIOD
 
 
 def test_audit_lines_of_refusals_are_limited_and_others_are_not(clock: Clock, stream: io.StringIO) -> None:
     for _ in range(LINES_PER_PERIOD + 10):
         audit.info("done")
         audit.warning("refused")
-    assert (said(stream).count("done"), said(stream).count("refused")) == (LINES_PER_PERIOD + 10, LINES_PER_PERIOD)
+    assert (lines_of(stream).count("done"), lines_of(stream).count("refused")) == (
+        LINES_PER_PERIOD + 10,
+        LINES_PER_PERIOD,
+    )
 
 
 def test_suppressed_lines_are_reported_at_the_end(clock: Clock) -> None:

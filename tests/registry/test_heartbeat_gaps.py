@@ -40,17 +40,17 @@ def test_a_gap_equal_to_an_edge_belongs_to_the_lower_bucket() -> None:
 
 async def test_every_kind_of_heartbeat_counts_for_its_seat(store_url: str, namespace_name: str) -> None:
     async with running_worker(store_url, namespace_name) as worker:
-        said = registration()
-        await register(worker.registry, said)
-        await move_back_last_heartbeat(worker, said.instance_name, 30_000)
-        assert (await register(worker.registry, said)).status == "unchanged"
-        await move_back_last_heartbeat(worker, said.instance_name, 60_000)
+        sent = registration()
+        await register(worker.registry, sent)
+        await move_back_last_heartbeat(worker, sent.instance_name, 30_000)
+        assert (await register(worker.registry, sent)).status == "unchanged"
+        await move_back_last_heartbeat(worker, sent.instance_name, 60_000)
         await worker.registry.heartbeat("east", "broker-a", 0, CALLER)
-        await move_back_last_heartbeat(worker, said.instance_name, 400_000)
+        await move_back_last_heartbeat(worker, sent.instance_name, 400_000)
         await worker.registry.heartbeat_address("east", A, CALLER)
-        await move_back_last_heartbeat(worker, said.instance_name, 30_000)
+        await move_back_last_heartbeat(worker, sent.instance_name, 30_000)
         await worker.registry.query_data_version("east", A, None, CALLER)
-        await move_back_last_heartbeat(worker, said.instance_name, 30_000)
+        await move_back_last_heartbeat(worker, sent.instance_name, 30_000)
         changed = registration(ha_address="127.0.0.1:9")
         assert (await register(worker.registry, changed)).status == "changed"
         await worker.registry.heartbeat_gaps.flush()

@@ -58,15 +58,15 @@ async def remoting_port(store_url: str, namespace: str, **settings: Any) -> Asyn
         await worker.end()
 
 
-def topic(name: str, **said: Any) -> dict[str, Any]:
-    return {"topicName": name, "readQueueNums": 8, "writeQueueNums": 8, "perm": 6, "topicSysFlag": 0, **said}
+def topic(name: str, **fields: Any) -> dict[str, Any]:
+    return {"topicName": name, "readQueueNums": 8, "writeQueueNums": 8, "perm": 6, "topicSysFlag": 0, **fields}
 
 
 def registration_body(
     *topics: str | Mapping[str, Any], counter: int = 1, filters: list[str] | None = None, **wrapper: Any
 ) -> bytes:
     table = [topic(one) if isinstance(one, str) else dict(one) for one in topics]
-    said = {
+    fields = {
         "filterServerList": filters or [],
         "topicConfigSerializeWrapper": {
             "dataVersion": {"counter": counter, "stateVersion": 0, "timestamp": 1700000000000},
@@ -74,7 +74,7 @@ def registration_body(
             **wrapper,
         },
     }
-    return json.dumps(said).encode()
+    return json.dumps(fields).encode()
 
 
 async def register(

@@ -54,12 +54,12 @@ steps = st.one_of(
 
 def take(table: Table, step: tuple[Any, ...]) -> None:
     match step:
-        case "group", name, found, said:
+        case "group", name, found, fields:
             renamed = found and replace(found, name=name)
-            wanted = said["queues"]
-            if said["all_queues"]:
+            wanted = fields["queues"]
+            if fields["all_queues"]:
                 wanted = {topic: queue for topic, queue in wanted.items() if queue is not None}
-            table.apply_group(name, image(renamed, **{**said, "queues": wanted}))
+            table.apply_group(name, image(renamed, **{**fields, "queues": wanted}))
         case "instance", found:
             table.apply_instance("east/h1:1", found)
         case "kv", namespace, values:

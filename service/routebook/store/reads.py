@@ -330,7 +330,7 @@ class Presence:
     worker: str
     """A worker that has a connection of the instance; empty if none has."""
     is_lost: bool
-    """Its connection was lost, and whether it is dead is being found out."""
+    """Its connection was lost, and the leader has not yet found out whether it is dead."""
     is_held: bool
     """It would have been removed, but removals are held."""
 

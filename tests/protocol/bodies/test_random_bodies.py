@@ -148,7 +148,7 @@ def test_registrations_are_read_back(
     version: DataVersion, topics: dict[str, QueueData], mappings: list[TopicMapping], filters: list[str]
 ) -> None:
     by_topic = {mapping.topic: mapping for mapping in mappings}
-    said = {
+    body = {
         "filterServerList": filters,
         "topicConfigSerializeWrapper": {
             "dataVersion": json.loads(encode_data_version(version)),
@@ -156,7 +156,7 @@ def test_registrations_are_read_back(
             "topicQueueMappingInfoMap": {topic: info_of(mapping) for topic, mapping in by_topic.items()},
         },
     }
-    found = read_registration_body(json.dumps(said).encode(), version=513, now_ms=NOW_MS)
+    found = read_registration_body(json.dumps(body).encode(), version=513, now_ms=NOW_MS)
     assert (found.data_version, found.topics, found.table_keys) == (version, topics, None)
     assert (found.mappings, found.filters) == (by_topic, tuple(filters))
 

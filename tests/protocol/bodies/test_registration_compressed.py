@@ -142,7 +142,7 @@ def test_one_invalid_topic_makes_the_whole_registration_invalid(text: bytes) -> 
 
 
 @pytest.mark.parametrize(
-    ("said", "filters"),
+    ("sent", "filters"),
     [
         (b"[]", ()),
         (b'["a:1"]', ("a:1",)),
@@ -154,13 +154,13 @@ def test_one_invalid_topic_makes_the_whole_registration_invalid(text: bytes) -> 
         (b"[" * 100_000, ()),
     ],
 )
-def test_a_filter_list_that_cannot_be_parsed_is_empty(said: bytes, filters: tuple[str, ...] | None) -> None:
-    found = read(compressed(content_of(filters=said)))
+def test_a_filter_list_that_cannot_be_parsed_is_empty(sent: bytes, filters: tuple[str, ...] | None) -> None:
+    found = read(compressed(content_of(filters=sent)))
     assert (found.filters, found.topics) == (filters, ONE)
 
 
 @pytest.mark.parametrize(
-    ("said", "version"),
+    ("sent", "version"),
     [
         (b"{}", DataVersion(timestamp=NOW_MS)),
         (b"null", None),
@@ -168,8 +168,8 @@ def test_a_filter_list_that_cannot_be_parsed_is_empty(said: bytes, filters: tupl
         (b'{"counter":1,"timestamp":2}', DataVersion(0, 2, 1)),
     ],
 )
-def test_data_versions(said: bytes, version: DataVersion | None) -> None:
-    assert read(compressed(content_of(data_version=said))).data_version == version
+def test_data_versions(sent: bytes, version: DataVersion | None) -> None:
+    assert read(compressed(content_of(data_version=sent))).data_version == version
 
 
 @pytest.mark.parametrize(

@@ -91,8 +91,8 @@ def test_what_a_broker_of_4_9_7_writes() -> None:
 
 def test_all_fields_of_the_body_are_fields_of_a_registration() -> None:
     found = read(SPEC_4_2)
-    said = {name: getattr(found, name) for name in RegistrationBody.__slots__}
-    registration = Registration(cluster="c", broker="b", broker_id=0, address="h:1", **said)
+    sent = {name: getattr(found, name) for name in RegistrationBody.__slots__}
+    registration = Registration(cluster="c", broker="b", broker_id=0, address="h:1", **sent)
     assert registration.topics is found.topics
 
 
@@ -112,7 +112,7 @@ def test_before_3_0_11_the_body_is_the_inner_wrapper_and_there_is_no_filter_list
 
 
 @pytest.mark.parametrize(
-    ("said", "filters"),
+    ("sent", "filters"),
     [
         ("{}", ()),
         ('{"filterServerList":null}', None),
@@ -123,13 +123,13 @@ def test_before_3_0_11_the_body_is_the_inner_wrapper_and_there_is_no_filter_list
     ],
 )
 def test_an_absent_filter_list_removes_the_stored_one_and_null_keeps_it(
-    said: str, filters: tuple[str, ...] | None
+    sent: str, filters: tuple[str, ...] | None
 ) -> None:
-    assert read(said.encode()).filters == filters
+    assert read(sent.encode()).filters == filters
 
 
 @pytest.mark.parametrize(
-    ("said", "version"),
+    ("sent", "version"),
     [
         ("{}", FRESH),
         ('{"dataVersion":{}}', FRESH),
@@ -141,8 +141,8 @@ def test_an_absent_filter_list_removes_the_stored_one_and_null_keeps_it(
          DataVersion(2**63 - 1, 1, -(2**63))),
     ],
 )  # fmt: skip
-def test_data_versions_and_their_defaults(said: str, version: DataVersion | None) -> None:
-    assert read(f'{{"topicConfigSerializeWrapper":{said}}}'.encode()).data_version == version
+def test_data_versions_and_their_defaults(sent: str, version: DataVersion | None) -> None:
+    assert read(f'{{"topicConfigSerializeWrapper":{sent}}}'.encode()).data_version == version
 
 
 def test_the_topic_has_the_name_in_its_configuration_and_not_the_key() -> None:
@@ -185,7 +185,7 @@ def test_names_that_are_not_texts_become_texts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "mapping"),
+    ("sent", "mapping"),
     [
         ('{"bname":"b"}', TopicMapping("T", "b")),
         ('{"topic":"U","bname":"b","scope":null,"currIdMap":null,"epoch":null}', TopicMapping("U", "b")),
@@ -196,8 +196,8 @@ def test_names_that_are_not_texts_become_texts() -> None:
         ('{"bname":"b","dirty":"yes"}', TopicMapping("T", "b")),
     ],
 )  # fmt: skip
-def test_mappings_of_static_topics(said: str, mapping: TopicMapping) -> None:
-    assert of_mapping(said) == mapping
+def test_mappings_of_static_topics(sent: str, mapping: TopicMapping) -> None:
+    assert of_mapping(sent) == mapping
 
 
 def test_a_null_wrapper_or_table_is_an_empty_one() -> None:

@@ -108,10 +108,10 @@ def check_registration(source: random.Random) -> bool:
         )
         for form in (False, True)
     ]
-    for said in forms:
-        if said:
-            check_texts([*said.topics, *said.mappings, *(said.filters or ())])
-            check_queues(said.topics.values())
+    for decoded in forms:
+        if decoded:
+            check_texts([*decoded.topics, *decoded.mappings, *(decoded.filters or ())])
+            check_queues(decoded.topics.values())
     return any(forms)
 
 
@@ -122,10 +122,10 @@ def check_data_version(source: random.Random) -> bool:
 
 def check_queue_datas(source: random.Random) -> bool:
     body = bodies.body(source, bodies.ROUTES)
-    said = taken_body(lambda: read_queue_datas(body)) or ()
-    check_texts(broker for broker, _ in said)
-    check_queues(queue for _, queue in said)
-    return bool(said)
+    decoded = taken_body(lambda: read_queue_datas(body)) or ()
+    check_texts(broker for broker, _ in decoded)
+    check_queues(queue for _, queue in decoded)
+    return bool(decoded)
 
 
 def taken_body(read: Callable[[], _Body]) -> _Body | None:
