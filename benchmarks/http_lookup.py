@@ -131,8 +131,8 @@ def call(app: ASGIApp, query: bytes, body: bytes) -> Lookup:
     return lookup
 
 
-async def ask(stack: AsyncExitStack, app: ASGIApp, query: bytes, body: bytes) -> Lookup:
-    """Over a socket, one request after the other."""
+async def over_connection(stack: AsyncExitStack, app: ASGIApp, query: bytes, body: bytes) -> Lookup:
+    """Sends requests over a socket, one after the other."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     server = http_server(app, request_timeout_ms=10_000, drain_ms=1000)
@@ -184,7 +184,7 @@ async def measure(seconds: float) -> None:
             ours = create_app(registry, live, metrics)
             apps: dict[str, ASGIApp] = {"bare": bare(body), "lookup": ours, "fastapi": ours}
             called = {name: call(app, WAYS[name], body) for name, app in apps.items()}
-            asked = {name: await ask(stack, app, WAYS[name], body) for name, app in apps.items()}
+            asked = {name: await over_connection(stack, app, WAYS[name], body) for name, app in apps.items()}
             print(f"a route of {BROKERS} brokers, {len(body)} bytes")
             show("called without a server", await in_turns(called, seconds / 2))
             show("over a keep-alive connection (client and server in one process)", await in_turns(asked, seconds / 2))
