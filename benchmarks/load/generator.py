@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("lookups.c")
-SETTLE_MS = 150
+WARM_UP_MS = 150
 """Connecting and the first answers are not counted."""
 
 
@@ -48,7 +48,7 @@ class Result:
 
 
 def build() -> Path:
-    """Named by the hash of its source, in a private folder: built once, and an outdated one is never run."""
+    """The program is named after the hash of its source, so an outdated one is never run. Its folder is private."""
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if not compiler:
         raise SystemExit("The load generator is C: install a compiler (cc), or name one with CC.")
@@ -80,7 +80,7 @@ def run(
     paired: bool = True,
 ) -> Result:
     """`body_bytes` is the size of every answer. `process` is the server whose CPU time is measured."""
-    numbers = (load.connections, load.in_flight, SETTLE_MS, int(seconds * 1000), body_bytes, int(paired), process)
+    numbers = (load.connections, load.in_flight, WARM_UP_MS, int(seconds * 1000), body_bytes, int(paired), process)
     running = subprocess.run(
         [str(generator), "127.0.0.1", str(port), *map(str, numbers)],
         input=b"".join(requests),

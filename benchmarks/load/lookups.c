@@ -1,6 +1,6 @@
 /* Load for a name server: sends requests, checks every answer, counts. One thread, epoll; built by lookups.py.
  *
- *   lookups HOST PORT CONNECTIONS IN_FLIGHT SETTLE_MS MEASURE_MS BODY_BYTES PAIRED PROCESS < REQUESTS
+ *   lookups HOST PORT CONNECTIONS IN_FLIGHT WARM_UP_MS MEASURE_MS BODY_BYTES PAIRED PROCESS < REQUESTS
  *
  * REQUESTS are whole frames, one after the other, sent in turns. Each has "opaque": with six digits in its header,
  * which are overwritten before each use; so a request has the same length whichever it is, and no two in flight on one
@@ -11,7 +11,7 @@
  * connection waits for. PAIRED = 0 is for a server that answers with bytes prepared beforehand: answers are then taken
  * in the order of the requests.
  *
- * Nothing counts during SETTLE_MS; then MEASURE_MS are counted, and the CPU time of PROCESS (all its threads; 0: none)
+ * Nothing counts during WARM_UP_MS; then MEASURE_MS are counted, and the CPU time of PROCESS (all its threads; 0: none)
  * is read at the same two instants. Prints one line of JSON. Ends with 1 and a message when something cannot be done.
  */
 #define _GNU_SOURCE
