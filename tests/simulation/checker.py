@@ -247,6 +247,8 @@ class Checker:
         self._removals[address] = Removal(now, version)
         for topic in [topic for topic in self._known_since if _group_of(topic) == change["broker"]]:
             del self._known_since[topic]
+        if change["group_removed"]:
+            self._topics_removed(change["broker"])
         broker = self._healthy(address)
         if broker is None:
             return
@@ -270,6 +272,17 @@ class Checker:
             if isinstance(new, SortedSet) and instance_name in new.scores:
                 return  # not established: removed whatever listens there
         self.violated("I1", f"{broker.name} sends heartbeats, the last {silence:.1f} s ago, and is removed ({cause}).")
+
+    def _topics_removed(self, broker_name: str) -> None:
+        """A worker that shows the group at dead addresses alone has nothing to carry over. The group may live at a new
+        address, if the registration from there was lost.
+        """
+        for worker in self._world.workers.values():
+            group = worker.replica.view.groups.get(broker_name)
+            if group is None or not any(map(self._healthy, group.addresses.values())):
+                lost_at, shown = self._shown_at_loss.get(worker.name, (0.0, set[str]()))
+                kept = {topic for topic in shown if _group_of(topic) != broker_name}
+                self._shown_at_loss[worker.name] = lost_at, kept
 
     def _healthy(self, address: str) -> Broker | None:
         brokers = self._world.brokers.values()

@@ -1,7 +1,7 @@
 """A program that follows the history and reports its position, as the pipeline does.
 
 It replays the entries into a table of its own. When entries are missing, or the store has another history, it drops
-the table and continues from the next baseline. Sometimes it is away, so that the history is trimmed before it has read
+the table, requests a baseline, and continues from it. Sometimes it is away, so that the history is trimmed before it has read
 everything.
 """
 
@@ -67,6 +67,8 @@ class HistoryReader:
             self._take(*split_id(entry_id.decode()), fields[1])
         now = int(self._world.store.store.now_ms())
         await call("HSET", keys.readers, NAME, f"{self._newest[1]} {now}")
+        if self._entries is None:
+            await call("HSETNX", keys.meta, "baseline_requested", f"{now} trimmed")
 
     def _take(self, ms: int, version: int, payload: bytes) -> None:
         change = json.loads(payload)

@@ -93,9 +93,12 @@ class _RangeReader:
         if start.version >= end.version:
             return []
         following = self._stream.first_after(start)
-        if following is not None and following.version > start.version + 1 and not self.options.record_losses:
-            last = min(following.version - 1, end.version)
-            raise HistoryMissingError(self.options.namespace, start.version + 1, last)
+        if following is not None and following.version > start.version + 1:
+            if not self.options.record_losses:
+                last = min(following.version - 1, end.version)
+                raise HistoryMissingError(self.options.namespace, start.version + 1, last)
+            if self.options.stream == CHANGES:
+                self._stream.request_baseline()
         ranges = split_range(self._stream.first_at, start, end, self.options.entries_per_partition)
         return [StreamRange(str(first), str(last)) for first, last in ranges]
 

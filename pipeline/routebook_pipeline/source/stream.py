@@ -196,6 +196,12 @@ class StreamReader:
         """Records that `reader` has durably consumed everything up to `version`, so that the service may trim it."""
         self._execute("HSET", key_of(self.namespace, "readers"), reader, f"{version} {self._now_ms()}")
 
+    def request_baseline(self) -> None:
+        """Entries that this reader needed are gone: it can tell the present state again from a baseline on. The leader
+        writes one, unless the last one is less than an hour old. A request that waits already is left.
+        """
+        self._execute("HSETNX", key_of(self.namespace, "meta"), "baseline_requested", f"{self._now_ms()} trimmed")
+
     def close(self) -> None:
         client, self._client = self._client, None
         if client is None:

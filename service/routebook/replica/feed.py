@@ -120,7 +120,9 @@ class Feed:
         self._newest: Change | None = None
         """The entry at `position`; None if it is not known."""
         self._left: deque[str] = deque(maxlen=LEFT_HISTORIES)
-        """The histories that were followed before."""
+        """The histories that were followed before, or have lost changes."""
+        self._is_unverified = False
+        """The last entry applied here has been trimmed since, so it is unknown whether the store had it."""
         self.recovery: Recovery | None = None
         self.counts = FeedCounts()
         self._namespace = namespace
@@ -333,23 +335,34 @@ class Feed:
         if not self.position.is_same_history(head):
             self._follows = False
         elif not await self._is_last_entry_stored(head):
-            _log.warning("The store has lost changes that were seen here: a new history begins.")
-            self.counts.lost_tails += 1
+            await self._begin_history_after_loss()
+        elif self._is_unverified:
+            _log.warning("The history was trimmed beyond what was read here: the table is loaded again.")
+            self.counts.gaps += 1
             self._follows = False
-            await begin_history(self._namespace, history=self.history)
         if epoch == self._namespace.client.epoch:
             self.counts.reconnects += self._epoch != epoch
             self._catching_up_to = head.version
             self._epoch = epoch
             self._is_doubtful = False
 
+    async def _begin_history_after_loss(self) -> None:
+        """Its new name may be lost as well. Then the old one, which is in `_left`, has to be replaced once more."""
+        _log.warning("The store has lost changes that were seen here: a new history begins.")
+        self.counts.lost_tails += 1
+        self._follows = False
+        self._left.append(self.history)
+        await begin_history(self._namespace, history=self.history)
+
     async def _is_last_entry_stored(self, head: HistoryHead) -> bool:
-        """An entry that was trimmed is not lost. Then all remaining versions are greater than ours.
+        """An entry that was trimmed counts as stored, although that is not certain (`_is_unverified`). Then all
+        remaining versions are greater than ours.
 
         The contents are compared too: while the store's clock is behind the last entry, new entries get its time, so an
         id that was lost may be used again.
         """
         position = self.position
+        self._is_unverified = False
         if head.version < position.version:
             return False
         if position.version == 0:
@@ -359,13 +372,16 @@ class Feed:
         if head.version == position.version:
             return head.ms == position.ms
         first = await first_change(self._namespace)
-        return first is None or first[1] > position.version
+        self._is_unverified = first is None or first[1] > position.version
+        return self._is_unverified
 
     # -- loading
 
     async def _load_again(self) -> None:
         for _ in range(LOADS_IN_A_ROW):
             epoch = self._namespace.client.epoch
+            if self.complete and epoch != self._epoch:
+                await self._verify()
             try:
                 table, position = await load(self._namespace)
             except GapError as gap:
@@ -390,7 +406,7 @@ class Feed:
         await self._show(self.replace(table, position))
         self._newest = newest
         self._lag.reset()
-        self._epoch, self._follows, self._is_doubtful = epoch, True, False
+        self._epoch, self._follows, self._is_doubtful, self._is_unverified = epoch, True, False, False
         self._is_load_requested, self._catching_up_to = False, 0
 
     async def _entry_at(self, position: Position) -> Change | None:
@@ -412,7 +428,7 @@ class Feed:
 
     def replace(self, table: Table, position: Position) -> Iterator[set[str]]:
         """Takes a loaded table. If it belongs to another history, what was shown is carried over."""
-        same_history = self._is_same_history(position)
+        same_history = self._is_same_history(position) and not self._is_unverified
         if not self.complete or (same_history and self.recovery is None):
             yield from self._swap(table, position)
             return

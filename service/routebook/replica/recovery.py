@@ -237,7 +237,9 @@ def carry_over(shown: GroupImage, before: GroupImage, now: GroupImage) -> GroupI
     mappings = {**shown.mappings, **now.mappings}
     if group is None:
         return replace(now, mappings=mappings)
-    queues = _newest_of(shown.queues, before.queues, now.queues)
+    # If the last seat that the store had is removed, its topics still are those of the seats that are carried over.
+    former = {} if now.group is None else before.queues
+    queues = _newest_of(shown.queues, former, now.queues)
     return GroupImage(
         group=group,
         clusters=now.clusters | (shown.clusters - before.clusters),
