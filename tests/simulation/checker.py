@@ -128,6 +128,7 @@ class Checker:
         """Start of a worker → address → group that readers are shown."""
         self._positions: dict[str, tuple[str, str, int]] = {}
         self._outages: list[list[float]] = []
+        self._is_out = False
 
     def violated(self, invariant: str, text: str) -> None:
         """The first violation ends the run."""
@@ -201,6 +202,8 @@ class Checker:
         if name in HEARTBEATS and reply[0] in (Status.DONE, Status.UNCHANGED):
             key = server, str(words[4 + ADDRESS_ARGUMENT])
             self._heartbeats[key] = self._reached[key] = self._world.loop.now
+        elif name == "renew_worker_lease" and server is self._world.store:
+            self._is_out = False  # a worker serves, if only for a moment between two outages
         elif name == "acquire_lease" and reply[0] == Status.DONE:
             self._lease_granted(server, reply[2])
         elif name in LEASE_ARGUMENT and reply[0] != Status.FENCED:
@@ -299,9 +302,10 @@ class Checker:
     def watch_service(self) -> None:
         """Called every few tenths of a second."""
         now = self._world.loop.now
-        if any(self._can_write(worker) for worker in self._world.workers.values()):
+        was_out, self._is_out = self._is_out, not any(map(self._can_write, self._world.workers.values()))
+        if not self._is_out:
             return
-        if self._outages and now - self._outages[-1][1] < 1.0:
+        if was_out:
             self._outages[-1][1] = now
         else:
             self._outages.append([now, now])
@@ -333,7 +337,9 @@ class Checker:
                 continue
             queues = {topic: data.read_queues for topic, data in view.queues_of(group).items()}
             # A registration merges: topics of a later configuration may be left.
-            config = max((queues.get(topic, 0) for topic in topics_of(group, 1)), default=0)
+            # The number of a deleted topic says nothing: it may be carried over from a lost registration.
+            kept = set(topics_of(group, 1)) - self._deleted_topics
+            config = max((queues.get(topic, 0) for topic in kept), default=0)
             wanted = set(topics_of(group, config)) - self._deleted_topics
             if config and any(queues.get(topic) != config for topic in wanted):
                 self.violated("I3", f"{worker.name} shows half of a registration of {group}: {queues}.")

@@ -1,8 +1,8 @@
 """A program that follows the history and reports its position, as the pipeline does.
 
 It replays the entries into a table of its own. When entries are missing, or the store has another history, it drops
-the table, requests a baseline, and continues from it. Sometimes it is away, so that the history is trimmed before it has read
-everything.
+the table, requests a baseline, and continues from it. Sometimes it is away, so that the history is trimmed before it
+has read everything.
 """
 
 import asyncio

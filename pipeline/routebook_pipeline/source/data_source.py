@@ -25,7 +25,7 @@ from routebook_pipeline.source.address import LARGE_REPLY_TIMEOUT_S, REPLY_TIMEO
 from routebook_pipeline.source.decoding import FORMATS
 from routebook_pipeline.source.options import LATEST, SourceOptions
 from routebook_pipeline.source.reading import ReadOptions, read
-from routebook_pipeline.source.stream import DEFAULT_URL_ENV, EntryId, StreamReader, find_position, split_range
+from routebook_pipeline.source.stream import CHANGES, DEFAULT_URL_ENV, EntryId, StreamReader, find_position, split_range
 
 NAME: Final = "routebook"
 
@@ -93,11 +93,11 @@ class _RangeReader:
         if start.version >= end.version:
             return []
         following = self._stream.first_after(start)
-        if following is not None and following.version > start.version + 1:
-            if not self.options.record_losses:
+        if following is None or following.version > start.version + 1:
+            if following is not None and not self.options.record_losses:
                 last = min(following.version - 1, end.version)
                 raise HistoryMissingError(self.options.namespace, start.version + 1, last)
-            if self.options.stream == CHANGES:
+            if self.options.record_losses and self.options.stream == CHANGES:
                 self._stream.request_baseline()
         ranges = split_range(self._stream.first_at, start, end, self.options.entries_per_partition)
         return [StreamRange(str(first), str(last)) for first, last in ranges]

@@ -267,7 +267,7 @@ class Sessions:
         if opening.incarnation and (not is_open or opening.incarnation != bound):
             self._bind(connection, instance_name, opening.incarnation, stamp)
             if is_open:  # the incarnation changed meanwhile, and the call opened no session for the new one
-                self._open_later(instance_name, opening.incarnation, stamp)
+                self._reopen(instance_name, opening.incarnation)
 
     def has_ended(self, connection: SessionConnection | None) -> bool:
         return connection in self._closed
@@ -354,9 +354,7 @@ class Sessions:
         self._must_compare = True
         self._has_work.set()
         for instance_name, incarnation in self._bindings.incarnations():
-            stamp = self._next_stamp()
-            self._bindings.set_stamp(instance_name, stamp)
-            self._open_later(instance_name, incarnation, stamp)
+            self._reopen(instance_name, incarnation)
 
     async def adopt_lost_connections(self, lease: str) -> Status:
         """The leader takes over the investigations of dead workers."""
@@ -377,7 +375,12 @@ class Sessions:
         if connection in self._closed:  # while the call was under way
             self.connection_closed(connection)
 
-    def _open_later(self, instance_name: str, incarnation: str, stamp: int) -> None:
+    def _reopen(self, instance_name: str, incarnation: str) -> None:
+        """With a new stamp, because a session is opened only with the newest one of its instance."""
+        if not self._bindings.is_bound(instance_name):
+            return
+        stamp = self._next_stamp()
+        self._bindings.set_stamp(instance_name, stamp)
         self._to_open[instance_name] = OpenedSession(instance_name, incarnation, stamp)
         self._has_work.set()
 

@@ -5,13 +5,14 @@ Each case is read as a batch and as a stream, in one partition and in several. T
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 
 from routebook_pipeline.errors import HistoryForkError, HistoryMissingError
 from routebook_pipeline.source.data_source import StreamRange
 from routebook_pipeline.source.reading import HOLE_PREFIX
-from routebook_pipeline.source.stream import BEGINNING, EntryId
+from routebook_pipeline.source.stream import BEGINNING, EntryId, key_of
 from tests.pipeline.source.streams import BEGAN_MS, Rows, Stream, payload_of, read_all
 
 LAST = 100
@@ -70,6 +71,24 @@ def test_a_recorded_loss_becomes_a_hole_row(
     assert set(rows.versions) == set(range(READ_UNTIL + 1, LAST + 1)) - missing
     if each == "1000":
         assert rows.holes == holes
+
+
+@pytest.mark.parametrize("on_loss", ["fail", "record"])
+def test_a_recorded_loss_requests_a_baseline(stream: Stream, on_loss: str) -> None:
+    ids, meta = stream.fill(LAST), key_of(stream.namespace, "meta")
+    stream.client.delete(meta)
+    as_batch(stream, BEGINNING, ids[-1], on_loss=on_loss)
+    assert stream.client.hget(meta, "baseline_requested") is None, "nothing was lost"
+    stream.client.xtrim(stream.key, minid=str(ids[20]), approximate=False)
+    with nullcontext() if on_loss == "record" else pytest.raises(HistoryMissingError):
+        as_batch(stream, BEGINNING, ids[-1], on_loss=on_loss)
+    request = stream.client.hget(meta, "baseline_requested")
+    stream.client.delete(meta)
+    assert bool(request) == (on_loss == "record")
+    if request:
+        ms, cause = request.split()
+        assert int(ms) > 0
+        assert cause in {b"trimmed", "trimmed"}
 
 
 @Losses
