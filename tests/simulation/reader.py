@@ -36,7 +36,9 @@ class HistoryReader:
         """Since the first entry of the store, or since a baseline; None while a baseline is awaited."""
         self._read_payloads: dict[tuple[int, int], bytes] = {}
         self._has_forked = False
-        """The store lost an entry that this reader has read, and used its id again: its clock was set back."""
+        """The store lost an entry that this reader has read, and gave its id or a smaller one to a later entry: its
+        clock was set back.
+        """
         self.away_until = 0.0
 
     async def run(self) -> None:
@@ -85,7 +87,8 @@ class HistoryReader:
         """Called for each new entry. Workers compare the contents of their last entry, and rename the history. But an
         entry that no worker had read yet is missed by the reader only, which knows entries by their ids.
         """
-        self._has_forked |= self._read_payloads.get((ms, version), payload) != payload
+        is_other = self._read_payloads.get((ms, version), payload) != payload
+        self._has_forked |= is_other or (ms, version) < self._newest
 
     def check(self) -> None:
         if self._entries is None:
