@@ -31,8 +31,8 @@ remoting=$(sed -n 's/^ *RocketMQ *\([^ ]*\).*/\1/p' "$log" | head -1)
 if [ -z "$http" ] || [ -z "$remoting" ]; then cat "$log"; exit 1; fi
 
 "$routebook" simulate --name-servers "$remoting" --prefix demo --clusters 2 --brokers 6 --slaves 1 --topics 40 --clients 20 \
-  --poll 5s --crash-every 20s --deploy-every 45s --switch-every 60s --permission-every 40s --topics-every 15s \
-  --flap-every 90s --silence-every 60s --timeout-ms 35000 </dev/null >/dev/null 2>&1 &
+  --period 10s --poll 5s --crash-every 20s --deploy-every 45s --switch-every 60s --permission-every 40s \
+  --topics-every 15s --flap-every 90s --silence-every 60s --timeout-ms 35000 </dev/null >/dev/null 2>&1 &
 fleet=$!
 
 "$routebook" kv put --url "$http" ORDER_TOPIC_CONFIG demo-topic-01 'demo-broker-1:8' >/dev/null 2>&1
