@@ -176,6 +176,8 @@ class ChurningFleet:
         self._brokers: dict[str, FleetBroker] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._known: list[dict[str, Known]] = [{} for _ in workers]
+        self._readers: dict[int, Peer] = {}
+        """By worker."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
@@ -197,6 +199,8 @@ class ChurningFleet:
         results = await asyncio.gather(*tasks, return_exceptions=True)
         for broker in self._brokers.values():
             broker.close()
+        for reader in self._readers.values():
+            reader.abort()
         if failed := [result for result in results if isinstance(result, Exception)]:
             raise failed[0]
 
@@ -262,8 +266,7 @@ class ChurningFleet:
 
     async def _look_up(self, worker: int) -> None:
         """Over port 9876: topics that any worker has acknowledged, and the one that all brokers have."""
-        observed = self.observed
-        peer: Peer | None = None
+        observed, readers = self.observed, self._readers
         while True:
             await asyncio.sleep(0.004)
             source = self._rng.randrange(len(self._known))
@@ -274,15 +277,15 @@ class ChurningFleet:
             permanent = [broker for broker in self.living.values() if broker.name.startswith("permanent-")]
             try:
                 async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                    peer = peer or await Peer.connect(self.workers[worker].remoting)
-                    answer = await peer.ask(105, {"topic": topic})
+                    if worker not in readers:
+                        readers[worker] = await Peer.connect(self.workers[worker].remoting)
+                    answer = await readers[worker].ask(105, {"topic": topic})
             except (OSError, EOFError, TimeoutError) as error:
                 if worker not in self.suspended:
                     observed.violations.append(f"no answer to a lookup at worker {worker}: {error!r}")
                 observed.lookups["lost"] += 1
-                if peer:
-                    peer.abort()
-                peer = None
+                if reader := readers.pop(worker, None):
+                    reader.abort()
                 continue
             observed.lookups[str(answer.code)] += 1
             expected = [known.broker] if known else permanent

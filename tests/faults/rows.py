@@ -195,7 +195,7 @@ ROWS: Final = (
             "tests/store/test_client_faults.py::test_a_slow_store_delays_calls_without_queueing_them",
         ),
         alone=True,
-        limit_s=130,
+        limit_s=150,
     ),
     Row(
         15,
@@ -305,7 +305,7 @@ ROWS: Final = (
             "tests/protocol/test_fuzzing.py",
         ),
         alone=True,
-        limit_s=400,
+        limit_s=300,
     ),
     Row(
         23,
@@ -440,6 +440,7 @@ ROWS: Final = (
             "tests/faults/test_recovery.py::test_a_reader_that_is_far_behind_affects_nothing_and_learns_the_lost_range",
             "tests/pipeline/source/test_losses.py",
         ),
+        limit_s=110,
     ),
     Row(
         35,

@@ -25,7 +25,8 @@ def ratio_of(calm: list[Window], slow: list[Window]) -> float:
 
 async def test_a_slow_store_delays_no_lookup(namespace_name: str, tmp_path: Path, seed: int, figure: Figures) -> None:
     """Calm and slow windows alternate. On a busy machine the 99th percentile of some thousand lookups still varies by
-    more than a tenth, so rounds are added until it does not, up to a limit. A real delay would stay.
+    more than a tenth, so rounds are added while it is higher, up to a limit. A real delay would stay. It may be lower:
+    a worker that waits for the store does less besides the lookups.
     """
     with single_store() as store:
         async with Laboratory(store, namespace_name, tmp_path, seed) as laboratory:
@@ -37,7 +38,7 @@ async def test_a_slow_store_delays_no_lookup(namespace_name: str, tmp_path: Path
             waiting: list[float] = []
             async with looking_up(worker.remoting, "all") as lookups:
                 await lookups.window(1)
-                while len(calm) < ROUNDS or (not 0.9 <= ratio_of(calm, slow) <= 1.1 and len(calm) < MAX_ROUNDS):
+                while len(calm) < ROUNDS or (ratio_of(calm, slow) > 1.1 and len(calm) < MAX_ROUNDS):
                     calm.append(await lookups.window(WINDOW_S))
                     worker.proxy.answers.delay_s = DELAY_S
                     slow.append(await lookups.window(WINDOW_S))
