@@ -164,6 +164,31 @@ def test_nothing_is_decided_before_twelve_bytes() -> None:
     assert open_with([short, b"\0", b"\0"]) == Opened(False, None, short + b"\0\0")
 
 
+@pytest.mark.parametrize("data", [LOOKUP, CLIENT_HELLO, *(proxy + LOOKUP for proxy, _ in GOOD[:8]), b"GET / HTTP/1.1"])
+@pytest.mark.parametrize("accepts_proxy", [True, False])
+def test_fewer_than_the_missing_bytes_decide_nothing(data: bytes, accepts_proxy: bool) -> None:
+    """A port waits until all of them have arrived. Tried after each number of bytes."""
+    for count in range(len(data)):
+        opening = Opening(FrameLimits(), accepts_proxy=accepts_proxy)
+        try:
+            if opening.receive(data[:count]) is not None:
+                return
+        except PeerProtocolError:
+            return
+        missing = opening.missing_bytes
+        assert missing >= 1
+        for byte in data[count : count + missing - 1]:
+            assert opening.receive(bytes([byte])) is None
+    pytest.fail("nothing was decided")
+
+
+@pytest.mark.parametrize(("begin", "missing"), [(b"", 1), (b"\0", 3), (b"\0\0\1", 1), (b"\0\0\1\0", 8), (b"\x16", 11)])
+def test_single_bytes_of_a_frame_decide_nothing_before_its_length_and_its_beginning(begin: bytes, missing: int) -> None:
+    opening = Opening(FrameLimits(), accepts_proxy=True)
+    assert opening.receive(begin) is None
+    assert opening.missing_bytes == missing
+
+
 @pytest.mark.parametrize("length", [2**30, -1, 0, 3])
 @pytest.mark.parametrize("accepts_proxy", [True, False])
 def test_an_impossible_length_is_refused_on_four_bytes(length: int, accepts_proxy: bool) -> None:

@@ -133,7 +133,7 @@ LONGEST_PEEK_BYTES: Final = 16 + 0xFFFF + 1
 """The longest PROXY header, and one byte of what follows it."""
 RETRY_SECONDS: Final = 0.05
 WAKES_ONLY_FOR_MORE: Final = sys.platform == "linux"
-"""Whether SO_RCVLOWAT keeps the poll quiet until more bytes have arrived than were seen, or the peer has closed. Other
+"""Whether SO_RCVLOWAT keeps the poll quiet until that many bytes have arrived, or the peer has closed. Other
 systems are not relied on to do that: there we peek again after RETRY_SECONDS.
 """
 ACCEPTS_AT_ONCE: Final = 16
@@ -500,9 +500,10 @@ class Acceptor:
                 if not data or WAKES_ONLY_FOR_MORE:
                     raise _Refusal
                 await asyncio.sleep(RETRY_SECONDS)
-            # Else a level-triggered poll would report the bytes that were seen again and again.
-            if low_water_mark != seen + 1:
-                low_water_mark = seen + 1
+            # Else a level-triggered poll would report the bytes that were seen again and again. And a peer that sends
+            # single bytes costs nothing until they decide something.
+            if low_water_mark != seen + opening.missing_bytes:
+                low_water_mark = seen + opening.missing_bytes
                 _set_low_water_mark(sock, low_water_mark)
             if not await self._is_readable_before(deadline, sock):
                 raise _Refusal("slow" if seen else "silent")

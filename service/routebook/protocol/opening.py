@@ -220,6 +220,15 @@ class Opening:
             return None
         return Opened(kept[0] == TLS_HANDSHAKE, self._proxy, bytes(kept))
 
+    @property
+    def missing_bytes(self) -> int:
+        """With fewer bytes than these in addition, nothing more can be decided."""
+        kept = self._kept
+        if not kept or self._limits is None or len(kept) >= FIRST_BYTES:
+            return 1
+        begins_frame = kept[0] != TLS_HANDSHAKE and not (self._may_be_proxy and may_begin_proxy_header(kept))
+        return (LENGTH_BYTES if begins_frame and len(kept) < LENGTH_BYTES else FIRST_BYTES) - len(kept)
+
     def _refuse_early(self, limits: FrameLimits) -> None:
         """An impossible length is refused before twelve bytes have arrived."""
         kept = self._kept
