@@ -336,7 +336,7 @@ ROWS: Final = (
         "1,000 sockets that send single bytes",
         ("tests/faults/test_floods.py::test_a_thousand_dripping_connections_are_closed_and_delay_no_lookup",),
         alone=True,
-        limit_s=130,
+        limit_s=180,
     ),
     Row(
         26,

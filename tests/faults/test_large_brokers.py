@@ -32,6 +32,11 @@ IDLE_PERCENT = 30.0
 """In the calm window two workers, the store and the lookups take some 15 % of two processors. Beyond this, other work
 competes with them, and latencies are reported but not compared: on a load of 19, p99 rose from 7 to 75 ms.
 """
+BUSY_REASON = (
+    "no lookup is answered within a step of a large registration, which takes up to 3 ms, or 11 times the calm p99; "
+    "and with two workers, the store and the brokers, four processes compete for two cores: three that only spin raise "
+    "the p99 of a calm worker from 0.27 to 3.7 ms"
+)
 
 
 def _body(*topics: str) -> bytes:
@@ -135,10 +140,10 @@ async def test_a_hundred_large_brokers_register_at_once(namespace_name: str, tmp
             StoreTimes(store).report(figure)
             figure("lookups during the registrations", len(busy.milliseconds), at_least=100)
             figure("lookup p99, calm", calm.p99_ms, "ms")
-            figure("lookup p99 during the registrations", busy.p99_ms, "ms")
+            figure("lookup p99 during the registrations", busy.p99_ms, "ms", at_most=100)
             figure("processor time that other work took in the calm window", busy_percent, "%")
             limit = 3 if busy_percent <= IDLE_PERCENT else None
-            figure("lookup p99 / calm", busy.p99_ms / calm.p99_ms, at_most=limit)
+            figure("lookup p99 / calm", busy.p99_ms / calm.p99_ms, at_most=limit, reason=BUSY_REASON)
             assert set(busy.codes) == {"0"}
 
 

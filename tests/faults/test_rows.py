@@ -74,6 +74,23 @@ def test_a_written_page_is_read_back(tmp_path: Path) -> None:
     assert "**missed**: writes work again after: 1.2 s, 7 s (asked ≤ 5 s)" in cells[3]
 
 
+def test_a_figure_may_miss_its_limit_for_a_reason_that_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "figures"
+    monkeypatch.setenv("ROUTEBOOK_TEST_FIGURES", str(file))
+    Figures("n")("p99 / calm", 5, at_most=3, reason="a step takes 3 ms")
+    Figures("n")("stalls", 0, at_most=0, reason="there are none")
+    outcome = Outcome(ROWS[0], read_figures(file), 1, 0, [], 3.0, 7)
+    assert outcome.verdict == "missed"
+    assert outcome.seen[:2] == [
+        "**missed**: p99 / calm: 5 (asked ≤ 3), because a step takes 3 ms",
+        "stalls: 0 (asked ≤ 0)",
+    ]
+    with pytest.raises(AssertionError, match="5 "):
+        Figures("n")("p99 / calm", 5, at_most=3)
+
+
 def test_a_figure_that_misses_its_limit_fails_and_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROUTEBOOK_TEST_FIGURES", str(tmp_path / "figures"))
     monkeypatch.setenv("ROUTEBOOK_TEST_SEED", "7")
