@@ -142,6 +142,8 @@ class CutBroker:
                         peer.abort()
                         peer = await Peer.connect(self._balancer)
                 except (OSError, EOFError):
+                    if peer:
+                        peer.abort()
                     peer = None
                 await asyncio.sleep(max(due - time.monotonic(), 0.05))
         finally:

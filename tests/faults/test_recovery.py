@@ -50,11 +50,13 @@ async def test_clients_that_close_in_the_middle_of_a_request_affect_no_other_ans
                 requests.append((head + body).encode())
             chosen.shuffle(requests)
             whole = b"".join(requests)
-            await link.peer.send(whole[: chosen.randint(1, len(whole))])
-            if chosen.random() < 0.3:
-                # The answers are on their way.
-                await asyncio.sleep(chosen.random() * 0.003)
-            link.close()
+            try:
+                await link.peer.send(whole[: chosen.randint(1, len(whole))])
+                if chosen.random() < 0.3:
+                    # The answers are on their way.
+                    await asyncio.sleep(chosen.random() * 0.003)
+            finally:
+                link.close()
             closed += 1
             # The writes of all together stay below what a worker follows within a second on a busy machine.
             await asyncio.sleep(0.01)
