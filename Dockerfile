@@ -44,12 +44,13 @@ COPY --chmod=755 deploy/healthcheck.py /opt/routebook/bin/healthcheck
 
 
 # Builds wheels first: Spark is published as a source archive, and must be built with the locked setuptools instead of the
-# newest one. Removes unused parts of the large packages: the shell of Spark's Connect server, and Arrow Flight.
+# newest one, and with fixed times (1980, the first that a wheel can have), so that each build gives the same files.
+# Removes unused parts of the large packages: the shell of Spark's Connect server, and Arrow Flight.
 FROM installer AS pipeline-packages
 COPY requirements-pipeline.lock ./
 RUN --mount=type=secret,id=pip --mount=type=secret,id=ca \
     if [ -f /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
-    tools/bin/python -m pip wheel --quiet --no-build-isolation --wheel-dir wheels \
+    SOURCE_DATE_EPOCH=315532800 tools/bin/python -m pip wheel --quiet --no-build-isolation --wheel-dir wheels \
         --require-hashes --no-deps -r requirements-pipeline.lock \
     && tools/bin/pip --python /opt/routebook/bin/python install --quiet --no-compile --no-deps --no-index wheels/*.whl \
     && rm -rf wheels /opt/routebook/bin/[Aa]ctivate* \
