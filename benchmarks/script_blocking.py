@@ -54,9 +54,9 @@ class MeasuringClient(StoreClient):
         self._cpu_file = Path(f"/proc/{process_id}/task/{process_id}/schedstat")
         self.longest_ms = 0.0
 
-    async def call(self, *words: Word, timeout_ms: int | None = None) -> Any:
+    async def call(self, *words: Word, timeout_ms: int | None = None, epoch: int | None = None) -> Any:
         before = self._spent_ms()
-        reply = await super().call(*words, timeout_ms=timeout_ms)
+        reply = await super().call(*words, timeout_ms=timeout_ms, epoch=epoch)
         self.longest_ms = max(self.longest_ms, self._spent_ms() - before)
         return reply
 

@@ -132,6 +132,10 @@ class StoreRefusalError(StoreUnavailableError):
     """The store refuses commands for now, because of its memory, disk or role. Nothing was written."""
 
 
+class EpochEndedError(StoreUnavailableError):
+    """Nothing has been sent: the connections are others than those that the caller relied on."""
+
+
 class StoreUnsuitableError(StoreError):
     """The store must not be used as it is: version, eviction policy, permission or layout."""
 

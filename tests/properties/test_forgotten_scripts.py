@@ -17,10 +17,10 @@ from tests.properties.test_histories import check_registry, check_scripts, quick
 class ForgetfulClient(StoreClient):
     """Deletes all scripts from the store before each call."""
 
-    async def call(self, *words: Word, timeout_ms: int | None = None) -> Any:
+    async def call(self, *words: Word, timeout_ms: int | None = None, epoch: int | None = None) -> Any:
         if words[0] == "EVALSHA":
             await super().call("SCRIPT", "FLUSH")
-        return await super().call(*words, timeout_ms=timeout_ms)
+        return await super().call(*words, timeout_ms=timeout_ms, epoch=epoch)
 
     async def pipeline(self, commands: Sequence[Sequence[Word]], timeout_ms: int | None = None) -> list[Any]:
         await super().call("SCRIPT", "FLUSH")

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from redis.exceptions import ResponseError
 
-from routebook.errors import StoreError, StoreUnavailableError
+from routebook.errors import EpochEndedError, StoreError, StoreUnavailableError
 from routebook.store.connection.client import ATTEMPT_SECONDS, PAUSE_AFTER_FAILURE_SECONDS, StoreClient
 from routebook.store.connection.link import StoreRefusedError, Word, translate_reply
 from routebook.store.connection.url import StoreUrl
@@ -283,8 +283,8 @@ class SimulatedClient(StoreClient):
         if connection:
             self.network.at(self.network.loop.now + 0.01, connection.server.connections.pop, connection, None)
 
-    async def call(self, *words: Word, timeout_ms: int | None = None) -> Any:
-        (reply,) = await self._exchange([words], timeout_ms, "calls")
+    async def call(self, *words: Word, timeout_ms: int | None = None, epoch: int | None = None) -> Any:
+        (reply,) = await self._exchange([words], timeout_ms, "calls", epoch)
         if isinstance(reply, StoreError):
             raise reply
         return reply
@@ -310,10 +310,14 @@ class SimulatedClient(StoreClient):
         (reply,) = await self._reply_in_time(connection, future, loop.now + (self._timeout_ms + block_ms) / 1000)
         return reply
 
-    async def _exchange(self, commands: Sequence[Sequence[Word]], timeout_ms: int | None, lane: str) -> list[Any]:
+    async def _exchange(
+        self, commands: Sequence[Sequence[Word]], timeout_ms: int | None, lane: str, epoch: int | None = None
+    ) -> list[Any]:
         loop = self.network.loop
         deadline = loop.now + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
         connection = self._current or await self._connected_until(deadline)
+        if epoch not in (None, self._epoch):
+            raise EpochEndedError("The connection was replaced.")
         future: asyncio.Future[list[Any]] = loop.create_future()
         connection.pending[future] = None
         connection.server.send(connection, commands, future, lane)

@@ -44,12 +44,12 @@ class MirroredClient(StoreClient):
         self._now_ms = START_MS
         self._chance = random.Random(seed)
 
-    async def call(self, *words: Word, timeout_ms: int | None = None) -> Any:
+    async def call(self, *words: Word, timeout_ms: int | None = None, epoch: int | None = None) -> Any:
         if words[0] in ("EVAL", "EVALSHA"):
             await self._move_clock(str(words[3]))
         reply: Any = ERROR
         try:
-            reply = await super().call(*words, timeout_ms=timeout_ms)
+            reply = await super().call(*words, timeout_ms=timeout_ms, epoch=epoch)
         finally:
             # Not after NOSCRIPT: the same script is sent again with its text.
             if reply is not ERROR or words[0] != "EVALSHA":

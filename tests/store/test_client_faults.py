@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from routebook.errors import StoreUnavailableError
+from routebook.errors import EpochEndedError, StoreUnavailableError
 from routebook.store.connection.client import StoreClient
 from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
@@ -109,6 +109,19 @@ async def test_a_cut_connection_fails_only_the_calls_on_it(proxy: FaultProxy, cl
     proxy.heal()
     assert await client.call("PING") == b"PONG"
     assert client.epoch == epoch + 1
+
+
+async def test_a_call_for_one_epoch_is_not_sent_on_later_connections(proxy: FaultProxy, client: StoreClient) -> None:
+    """It may depend on what the store had: the connections may lead to another primary by now."""
+    epoch = client.epoch
+    await client.call("SET", "rb:{t}:epoch", "first", epoch=epoch)
+    proxy.cut()
+    await until(lambda: not client.is_connected)
+    with pytest.raises(EpochEndedError):
+        await client.call("SET", "rb:{t}:epoch", "second", epoch=epoch)
+    assert await client.call("GET", "rb:{t}:epoch") == b"first"
+    assert client.epoch > epoch
+    await client.call("DEL", "rb:{t}:epoch", epoch=client.epoch)
 
 
 async def test_a_refused_connection_fails_at_once_and_is_retried_with_pauses(

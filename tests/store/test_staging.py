@@ -49,8 +49,8 @@ def interrupted(namespace: Namespace, script: str, action: Callable[[], Awaitabl
             await action()
 
     class Interrupted(Namespace):
-        async def run(self, script: str, *args: str | int) -> list[Any]:
-            reply = await namespace.run(script, *args)
+        async def run(self, script: str, *args: str | int, epoch: int | None = None) -> list[Any]:
+            reply = await namespace.run(script, *args, epoch=epoch)
             await act(script)
             return reply
 

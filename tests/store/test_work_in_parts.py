@@ -104,8 +104,8 @@ async def test_restoring_ends_when_the_group_is_changed_meanwhile(namespace: Nam
     deleted = list(lost)[-1]
 
     class Interrupted(Namespace):
-        async def run(self, script: str, *args: str | int) -> list[object]:
-            reply = await namespace.run(script, *args)
+        async def run(self, script: str, *args: str | int, epoch: int | None = None) -> list[object]:
+            reply = await namespace.run(script, *args, epoch=epoch)
             await delete_topic(namespace, deleted, caller=CALLER, carried_by={"broker-a": "east"})
             return reply
 

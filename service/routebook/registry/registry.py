@@ -65,6 +65,7 @@ DIGEST_STEP_BYTES: Final = 1024 * 1024
 DIGEST_LETTERS: Final = 32
 """128 bits are enough, and short enough to keep with every instance."""
 REGISTER_WITHIN_S: Final = 5.0
+VERIFIED_POLL_S: Final = 0.002
 """A group may change during its registration, which then starts over. One of the competing registrations succeeds each
 time, so this limits bad luck, not work.
 """
@@ -241,6 +242,7 @@ class Registry(Administration):
     ) -> SeatReply:
         if not self.replica.complete:
             raise NotReadyError("The table is not loaded yet.", advice="Try again in a second.")
+        epoch = await self._verified_epoch()
         settings, table = self.live.current, self.replica.table
         group = table.groups.get(registration.broker)
         drops_missing = registration.replace_topics or (
@@ -257,10 +259,23 @@ class Registry(Administration):
             timeout_ms=settings.broker_timeout_ms if registration.timeout_ms is None else registration.timeout_ms,
             digest=digest,
             base=base,
+            epoch=epoch,
             replaces_known=replaces_known_topics(table, registration),
             session=session,
             limits=table_limits(settings),
         )
+
+    async def _verified_epoch(self) -> int:
+        """Usually at once. After a reconnect the table is compared with the store within milliseconds."""
+        deadline = time.monotonic() + self.live.current.store_timeout_ms / 1000
+        while (epoch := self.replica.verified_epoch) is None:
+            if time.monotonic() > deadline:
+                raise NotReadyError(
+                    "This worker has connected to the store again, and has not compared its table with it yet.",
+                    advice="Try again in a second.",
+                )
+            await asyncio.sleep(VERIFIED_POLL_S)
+        return epoch
 
     def _would_replace_late(self, registration: Registration, connection: Carrier) -> bool:
         """The connection has ended, and the seat belongs to another address. A worker that was suspended finds requests

@@ -179,6 +179,13 @@ class Feed:
         return self.complete and follows and has_read and self.version >= self._catching_up_to and self.stale_ms() == 0
 
     @property
+    def verified_epoch(self) -> int | None:
+        """The epoch of the connections, if the table was compared with the store on them. Until then the same history
+        and the same revision of a group prove nothing: after a failover, two primaries have counted the same versions.
+        """
+        return self._epoch if self._is_connected_as_verified() and not self._is_unverified else None
+
+    @property
     def is_recovering(self) -> bool:
         """Readers are shown objects that the store has lost. Their deletion has to be recorded although the store does
         not find them.

@@ -110,12 +110,14 @@ class ScriptSet:
     def __getitem__(self, name: str) -> Script:
         return self._scripts[name]
 
-    async def run(self, client: StoreClient, name: str, key: str, *args: str | bytes | int) -> Any:
+    async def run(
+        self, client: StoreClient, name: str, key: str, *args: str | bytes | int, epoch: int | None = None
+    ) -> Any:
         script = self._scripts[name]
         try:
-            return await client.call("EVALSHA", script.sha1, 1, key, *args)
+            return await client.call("EVALSHA", script.sha1, 1, key, *args, epoch=epoch)
         except NoScriptError:
-            return await client.call("EVAL", script.source, 1, key, *args)
+            return await client.call("EVAL", script.source, 1, key, *args, epoch=epoch)
 
     async def run_all(self, client: StoreClient, name: str, key: str, arguments: list[list[str]]) -> list[Any]:
         """Many runs of one script in one pipeline. It must only read, since the whole pipeline may be repeated."""
@@ -172,11 +174,13 @@ class Namespace:
     scripts: ScriptSet
     on_run: OnRun = ignore_run
 
-    async def run(self, script: str, *args: str | int) -> list[Any]:
-        """Run one script. It builds every key that it uses from `meta`; its reply begins with status and version."""
+    async def run(self, script: str, *args: str | int, epoch: int | None = None) -> list[Any]:
+        """Run one script. It builds every key that it uses from `meta`; its reply begins with status and version.
+        `epoch` as in `StoreClient.call`.
+        """
         start = perf_counter()
         try:
-            reply = await self.scripts.run(self.client, script, self.keys.meta, *args)
+            reply = await self.scripts.run(self.client, script, self.keys.meta, *args, epoch=epoch)
         except StoreError as error:
             self.on_run(script, perf_counter() - start, None, error)
             raise

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from routebook.errors import EpochEndedError
 from routebook.model.broker import DataVersion, Instance, QueueData, Registration, TopicMapping
 from routebook.model.names import Caller
 from routebook.store.namespace import (
@@ -110,11 +111,12 @@ async def register_broker(
     digest: str,
     base: tuple[str, int],
     replaces_known: bool,
+    epoch: int | None = None,
     session: SessionMark = NO_SESSION,
     limits: TableLimits = TableLimits(),
 ) -> SeatReply:
-    """`base` is the history, and the revision of the group, that the difference was compared with. STALE: it has
-    changed.
+    """`base` is the history, and the revision of the group, that the difference was compared with, and `epoch` that of
+    the connections on which the table was verified. STALE: one of them has changed.
 
     `replaces_known` says whether the data version is expected to count as changed. It matters only for a staged table,
     which either contains the differing topics or does not.
@@ -156,7 +158,10 @@ async def register_broker(
         limits.pack(),
         *_difference_arguments(difference, is_staged=is_staged),
     ]
-    return SeatReply.of(await namespace.run("register_broker", *arguments))
+    try:
+        return SeatReply.of(await namespace.run("register_broker", *arguments, epoch=epoch))
+    except EpochEndedError:
+        return SeatReply(Status.STALE, 0, "", "", "")
 
 
 def _difference_arguments(difference: QueueDifference, *, is_staged: bool) -> list[str | int]:

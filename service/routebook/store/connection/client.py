@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
-from routebook.errors import NotPrimaryError, StoreError, StoreUnavailableError
+from routebook.errors import EpochEndedError, NotPrimaryError, StoreError, StoreUnavailableError
 from routebook.store.connection.dialer import UNREACHABLE_ADVICE, Dialer, Resolver
 from routebook.store.connection.link import Link, LinkSet, NoScriptError, StoreRefusedError, StoreReplyError, Word, pack
 from routebook.store.connection.url import Address, Layout, StoreUrl
@@ -103,16 +103,20 @@ class StoreClient:
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
 
-    async def call(self, *words: Word, timeout_ms: int | None = None) -> Any:
-        """Sends one command, one argument per word, and returns the reply: bytes, int, list or None."""
+    async def call(self, *words: Word, timeout_ms: int | None = None, epoch: int | None = None) -> Any:
+        """Sends one command, one argument per word, and returns the reply: bytes, int, list or None. With an epoch, it
+        is sent on no other connections than those of that epoch.
+        """
         deadline = self._deadline(timeout_ms)
         packed = pack(words)
         links = self._links or await self._connected(deadline)
+        self._check_epoch(epoch)
         (reply,) = await links.for_call().exchange(packed, 1, deadline)
         if isinstance(reply, StoreError):
             if not self._redirected(reply, links):
                 raise reply
             links = await self._connected(deadline)
+            self._check_epoch(epoch)
             (reply,) = await links.for_call().exchange(packed, 1, deadline)
             if isinstance(reply, StoreError):
                 self._redirected(reply, links)
@@ -153,6 +157,10 @@ class StoreClient:
             self._redirected(reply, links)
             raise reply
         return reply
+
+    def _check_epoch(self, epoch: int | None) -> None:
+        if epoch is not None and epoch != self._epoch:
+            raise EpochEndedError("The connections to the store were replaced meanwhile.", advice="Try again.")
 
     def _deadline(self, timeout_ms: int | None) -> float:
         return asyncio.get_running_loop().time() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
