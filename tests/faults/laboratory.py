@@ -57,6 +57,7 @@ from tests.support.servers import Server
 from tests.support.topologies import ClusterTrio, SentinelTrio
 from tests.support.waiting import until
 
+AFTER_BOUND_S: Final = 0.5
 RECORDINGS_VARIABLE: Final = "ROUTEBOOK_TEST_RECORDINGS"
 """The folder for recordings of runs that failed; by default the test's own."""
 FAST: Final[dict[str, int]] = {
@@ -294,8 +295,10 @@ class Laboratory:
         self, *, required: Sequence[str] = ("I1", "I3", "I4", "I5", "I6", "I7", "I8", "I9")
     ) -> dict[str, Result]:
         """Ends the traffic, completes the recording and proves the invariants over it. `required` are those that must
-        have compared something.
+        have compared something. The traffic goes on until lookups have shown what each dead broker's bound demands.
         """
+        bounds = [death.at + death.bound_s for death in self.recording.deaths]
+        await asyncio.sleep(max(0, *(bound + AFTER_BOUND_S - time.monotonic() for bound in bounds)) if bounds else 0)
         await self.finish()
         results = await asyncio.to_thread(prove, self.recording, required=required)
         print(*(f"{one.invariant}: {one.compared} comparisons" for one in results.values()), sep=", ")
