@@ -31,6 +31,16 @@ def ask(port: int, *words: str | int) -> Any:
         return server.execute_command(*words)
 
 
+def have_replicated(port: int, replicas: int) -> bool:
+    """Whether so many replicas have what this primary had when it was asked. WAIT alone is about the writes of its own
+    connection, so this writes something first.
+    """
+    options: dict[str, Any] = {"protocol": 2, "single_connection_client": True, "socket_timeout": 5}
+    with redis.Redis(host="127.0.0.1", port=port, retry=Retry(NoBackoff(), 0), **options) as server:
+        server.set("replication-probe", 1, px=1000)
+        return int(server.execute_command("WAIT", replicas, 1000)) >= replicas
+
+
 def kill(store: EmbeddedStore) -> None:
     """Kills the server without notice, as when its machine fails."""
     os.kill(store.process_id, signal.SIGKILL)
