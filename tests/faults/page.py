@@ -1,6 +1,7 @@
 """The tables of `docs/reliability.md`: what `make chaos` asked and what it saw. The rest is written by hand."""
 
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -64,7 +65,7 @@ class Outcome:
 
 def write_page(page: Path, outcomes: Sequence[Outcome], run: str) -> None:
     """Replaces what is between the two marks."""
-    parts = [f"Run of {run}.", ""]
+    parts = [textwrap.fill(f"Run of {run}.", 100, break_long_words=False, break_on_hyphens=False), ""]
     for part, rows in groupby(outcomes, key=lambda outcome: outcome.row.part):
         parts += [f"### {part}", "", HEAD, *map(_line, rows), ""]
     before, _, rest = page.read_text().partition(BEGIN)

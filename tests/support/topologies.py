@@ -32,8 +32,8 @@ def ask(port: int, *words: str | int) -> Any:
 
 
 def have_replicated(port: int, replicas: int) -> bool:
-    """Whether so many replicas have what this primary had when it was asked. WAIT alone is about the writes of its own
-    connection, so this writes something first.
+    """Whether that many replicas have what this primary had when it was asked. WAIT alone is about the writes of its
+    own connection, so this writes something first.
     """
     options: dict[str, Any] = {"protocol": 2, "single_connection_client": True, "socket_timeout": 5}
     with redis.Redis(host="127.0.0.1", port=port, retry=Retry(NoBackoff(), 0), **options) as server:
