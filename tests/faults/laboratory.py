@@ -297,8 +297,8 @@ class Laboratory:
         """Ends the traffic, completes the recording and proves the invariants over it. `required` are those that must
         have compared something. The traffic goes on until lookups have shown what each dead broker's bound demands.
         """
-        bounds = [death.at + death.bound_s for death in self.recording.deaths]
-        await asyncio.sleep(max(0, *(bound + AFTER_BOUND_S - time.monotonic() for bound in bounds)) if bounds else 0)
+        last_bound = max((death.at + death.bound_s for death in self.recording.deaths), default=0.0)
+        await asyncio.sleep(last_bound + AFTER_BOUND_S - time.monotonic())
         await self.finish()
         results = await asyncio.to_thread(prove, self.recording, required=required)
         print(*(f"{one.invariant}: {one.compared} comparisons" for one in results.values()), sep=", ")

@@ -1,10 +1,9 @@
 """Lookups from a process of their own, so that the work of the test does not delay them.
 
-    python -m tests.faults.latencies HOST:PORT TOPIC [PAUSE]
+    python -m tests.faults.latencies HOST:PORT TOPIC
 
-It looks the topic up over one connection, PAUSE seconds after the last answer (0.005: some 200 times a second), until
-its standard input ends. For each line `begin` it starts a window, and for each line `end` it prints the latencies of
-the window in milliseconds, and the codes.
+It looks the topic up some 200 times a second over one connection, until its standard input ends. For each line `begin`
+it starts a window, and for each line `end` it prints the latencies of the window in milliseconds, and the codes.
 """
 
 import asyncio
@@ -60,10 +59,10 @@ class Lookups:
 
 
 @asynccontextmanager
-async def looking_up(address: str, topic: str, pause_s: float = PAUSE_S) -> AsyncIterator[Lookups]:
+async def looking_up(address: str, topic: str) -> AsyncIterator[Lookups]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "tests.faults.latencies", address, topic, str(pause_s)),
+        *("-m", "tests.faults.latencies", address, topic),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         limit=2**24,
@@ -78,7 +77,7 @@ async def looking_up(address: str, topic: str, pause_s: float = PAUSE_S) -> Asyn
         await process.wait()
 
 
-async def _main(address: str, topic: str, pause_s: float) -> None:
+async def _main(address: str, topic: str) -> None:
     milliseconds: list[float] = []
     codes: dict[str, int] = {}
     stdin = asyncio.StreamReader()
@@ -91,7 +90,7 @@ async def _main(address: str, topic: str, pause_s: float) -> None:
                 answer = await peer.ask(105, {"topic": topic})
                 milliseconds.append((time.perf_counter() - began) * 1000)
                 codes[str(answer.code)] = codes.get(str(answer.code), 0) + 1
-                await asyncio.sleep(pause_s)
+                await asyncio.sleep(PAUSE_S)
 
     task = asyncio.create_task(look_up())
     while line := (await stdin.readline()).strip():
@@ -105,5 +104,4 @@ async def _main(address: str, topic: str, pause_s: float) -> None:
 
 
 if __name__ == "__main__":
-    address, topic, *pause = sys.argv[1:]
-    asyncio.run(_main(address, topic, float(pause[0]) if pause else PAUSE_S))
+    asyncio.run(_main(*sys.argv[1:]))

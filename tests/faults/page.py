@@ -33,13 +33,10 @@ class Outcome:
     """It took longer than the limit of the row."""
 
     @property
-    def verdict(self) -> Literal["held", "missed", "failed", "skipped"]:
-        """Missed: a figure does not hold, for a reason that is shown."""
+    def verdict(self) -> Literal["held", "failed", "skipped"]:
         if self.failed:
             return "failed"
-        if not self.passed:
-            return "skipped"
-        return "held" if all(one.holds for one in self.figures) else "missed"
+        return "held" if self.passed else "skipped"
 
     @property
     def seen(self) -> list[str]:
@@ -51,8 +48,8 @@ class Outcome:
             asked = measured[0].asked
             shown = values if len(values) <= 3 else [*values[:2], "…", values[-1]]
             missed = "" if all(one.holds for one in measured) else "**missed**: "
-            excuse = next((one.excuse for one in measured if one.excuse), "")
-            texts.append(f"{missed}{name}: {', '.join(shown)}" + (f" (asked {asked})" if asked else "") + excuse)
+            explanation = next((one.explanation for one in measured if not one.holds), "")
+            texts.append(f"{missed}{name}: {', '.join(shown)}" + (f" (asked {asked})" if asked else "") + explanation)
         if not (self.passed or self.failed or self.skipped):
             return ["not run"]
         if self.is_ended:

@@ -305,7 +305,7 @@ ROWS: Final = (
             "tests/protocol/test_fuzzing.py",
         ),
         alone=True,
-        limit_s=300,
+        limit_s=350,
     ),
     Row(
         23,
@@ -336,7 +336,7 @@ ROWS: Final = (
         "1,000 sockets that send single bytes",
         ("tests/faults/test_floods.py::test_a_thousand_dripping_connections_are_closed_and_delay_no_lookup",),
         alone=True,
-        limit_s=180,
+        limit_s=130,
     ),
     Row(
         26,

@@ -11,7 +11,7 @@ from routebook.replica.load import load
 from tests.reference.build import registration, topics
 from tests.support.in_process import CALLER, InProcessWorker, running_worker
 from tests.support.registering import register
-from tests.support.topologies import ClusterTrio, SentinelTrio, ask, kill
+from tests.support.topologies import ClusterTrio, SentinelTrio, ask, have_replicated, kill
 from tests.support.waiting import until
 
 FAST = {"scan_not_active_broker_interval_ms": 200, "lease_ms": 1500}
@@ -52,7 +52,7 @@ async def test_workers_follow_a_failover_and_expire_no_broker(trio: SentinelTrio
         for number in range(10):
             assert await try_to_register(one, number)
         await other.registry.wait_for_version(one.registry.replica.version)
-        await one.client.call("WAIT", 1, 1000)
+        await until(lambda: asyncio.to_thread(have_replicated, trio.primary.port or 0, 1))
         kill(trio.primary)
         for worker in (one, other):
             for number in range(10):
@@ -69,7 +69,7 @@ async def test_changes_lost_by_a_failover_begin_a_new_history(trio: SentinelTrio
     """The primary accepts a registration after its replica is cut off. The failover loses this registration."""
     async with running_worker(trio.url, "t") as one, running_worker(trio.url, "t") as other:
         assert await try_to_register(one, 0)
-        await one.client.call("WAIT", 1, 1000)
+        await until(lambda: asyncio.to_thread(have_replicated, trio.primary.port or 0, 1))
         history = one.registry.replica.history
         cut_off_replica(trio)
         assert await try_to_register(one, 1)
@@ -89,7 +89,7 @@ async def test_changes_lost_by_a_failover_begin_a_new_history(trio: SentinelTrio
 async def test_a_planned_failover_loses_no_broker(trio: SentinelTrio) -> None:
     async with running_worker(trio.url, "t") as worker:
         assert await try_to_register(worker, 0)
-        await worker.client.call("WAIT", 1, 1000)
+        await until(lambda: asyncio.to_thread(have_replicated, trio.primary.port or 0, 1))
         ask(trio.sentinel_ports[0], "SENTINEL", "FAILOVER", "names")
         await until(lambda: try_to_register(worker, 1), every_s=0.1)
         await until(lambda: worker.replica.current)

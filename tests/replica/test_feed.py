@@ -3,6 +3,8 @@
 import asyncio
 import json
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from threading import Thread
 
@@ -11,6 +13,7 @@ import pytest
 from routebook.errors import NotReadyError, NotSeenYetError
 from routebook.model.broker import ORDER_TOPIC_NAMESPACE, QueueData
 from routebook.replica import feed
+from routebook.replica.replica import Replica
 from routebook.store.administration import (
     delete_kv,
     delete_topic,
@@ -25,6 +28,7 @@ from tests.properties.plain_worker import CALLER
 from tests.reference.build import mapping, topics, version
 from tests.replica.build import A, B, C
 from tests.replica.following import (
+    Snapshot,
     caught_up,
     client_at,
     fall_back,
@@ -316,12 +320,19 @@ async def test_while_the_store_is_away_answers_continue_and_become_stale(namespa
         assert replica.counts.loads == 1
 
 
-async def test_lost_changes_begin_one_new_history(namespace: Namespace) -> None:
+@asynccontextmanager
+async def following_past_a_snapshot(namespace: Namespace) -> AsyncIterator[tuple[Replica, Replica, Snapshot]]:
+    """Two replicas, and the store as it was before the registration of broker-b, which both have seen."""
     async with following(namespace) as one, following(namespace) as other:
         await register(namespace, A)
         snapshot = await take_snapshot(namespace)
         await register(namespace, B, broker="broker-b")
         await caught_up(namespace, one, other)
+        yield one, other, snapshot
+
+
+async def test_lost_changes_begin_one_new_history(namespace: Namespace) -> None:
+    async with following_past_a_snapshot(namespace) as (one, other, snapshot):
         before = one.history
         await fall_back(namespace, snapshot)
         await until(lambda: one.history != before and other.history != before)
@@ -340,11 +351,7 @@ async def test_lost_changes_begin_one_new_history(namespace: Namespace) -> None:
 
 async def test_a_history_that_was_left_and_has_returned_gets_a_new_name(namespace: Namespace) -> None:
     """The name that a new history got is lost as well, when the primary that had it is replaced."""
-    async with following(namespace) as one, following(namespace) as other:
-        await register(namespace, A)
-        snapshot = await take_snapshot(namespace)
-        await register(namespace, B, broker="broker-b")
-        await caught_up(namespace, one, other)
+    async with following_past_a_snapshot(namespace) as (one, other, snapshot):
         names = [one.history]
         for _ in range(2):
             await fall_back(namespace, snapshot)
@@ -401,6 +408,20 @@ async def test_lost_changes_are_noticed_even_when_new_ones_get_the_same_id(
         await caught_up(namespace, replica)
         assert replica.counts.lost_tails == 1
         assert replica.table.groups.keys() == {"broker-a", "broker-c"}
+
+
+async def test_a_table_is_verified_again_after_a_reconnect(namespace: Namespace, store_url: str) -> None:
+    """A registration waits for that: until then, the same version may be another one."""
+    async with (
+        FaultProxy.before(store_url) as proxy,
+        following_at(proxy.url, namespace.keys, namespace.scripts) as replica,
+    ):
+        with pytest.raises(NotReadyError, match="has not compared"):
+            await new_replica(namespace).wait_verified(10)
+        before = await replica.wait_verified(0)
+        proxy.cut()
+        await until(lambda: replica.verified_epoch != before)
+        assert await replica.wait_verified(20_000) > before
 
 
 async def test_an_unreadable_entry_does_not_stop_the_replica(namespace: Namespace) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from redis.exceptions import ResponseError
 
-from routebook.errors import EpochEndedError, StoreError, StoreUnavailableError
+from routebook.errors import StoreError, StoreUnavailableError
 from routebook.store.connection.client import ATTEMPT_SECONDS, PAUSE_AFTER_FAILURE_SECONDS, StoreClient
 from routebook.store.connection.link import StoreRefusedError, Word, translate_reply
 from routebook.store.connection.url import StoreUrl
@@ -316,8 +316,7 @@ class SimulatedClient(StoreClient):
         loop = self.network.loop
         deadline = loop.now + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
         connection = self._current or await self._connected_until(deadline)
-        if epoch not in (None, self._epoch):
-            raise EpochEndedError("The connection was replaced.")
+        self._check_epoch(epoch)
         future: asyncio.Future[list[Any]] = loop.create_future()
         connection.pending[future] = None
         connection.server.send(connection, commands, future, lane)

@@ -10,7 +10,7 @@ from routebook.errors import StoreUnavailableError
 from routebook.store.connection.client import PRIMARY_CHECK_SECONDS, StoreClient
 from routebook.store.connection.url import StoreUrl
 from tests.support.fault_proxy import FaultProxy
-from tests.support.topologies import SentinelTrio, ask, kill
+from tests.support.topologies import SentinelTrio, ask, have_replicated, kill
 from tests.support.waiting import until
 
 
@@ -43,7 +43,7 @@ async def test_writes_work_again_after_the_primary_is_killed(own_trio: SentinelT
     client = new_client(own_trio.url)
     await client.open()
     await client.call("SET", "k", "before")
-    await client.call("WAIT", 1, 1000)
+    await until(lambda: asyncio.to_thread(have_replicated, own_trio.primary.port or 0, 1))
     kill(own_trio.primary)
     await until(lambda: wrote(client, "after"))
     assert own_trio.replica.port

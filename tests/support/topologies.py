@@ -26,8 +26,7 @@ MASTER = "names"
 
 def ask(port: int, *words: str | int) -> Any:
     """Sends one command to one server over a new connection."""
-    options: dict[str, Any] = {"protocol": 2, "decode_responses": True, "socket_timeout": 5}
-    with redis.Redis(host="127.0.0.1", port=port, retry=Retry(NoBackoff(), 0), **options) as server:
+    with _connected(port) as server:
         return server.execute_command(*words)
 
 
@@ -35,10 +34,16 @@ def have_replicated(port: int, replicas: int) -> bool:
     """Whether that many replicas have what this primary had when it was asked. WAIT alone is about the writes of its
     own connection, so this writes something first.
     """
-    options: dict[str, Any] = {"protocol": 2, "single_connection_client": True, "socket_timeout": 5}
-    with redis.Redis(host="127.0.0.1", port=port, retry=Retry(NoBackoff(), 0), **options) as server:
+    with _connected(port) as server:
         server.set("replication-probe", 1, px=1000)
         return int(server.execute_command("WAIT", replicas, 1000)) >= replicas
+
+
+def _connected(port: int) -> redis.Redis:
+    """Over one connection, without repeating anything."""
+    options: dict[str, Any] = {"protocol": 2, "decode_responses": True, "socket_timeout": 5}
+    options |= {"single_connection_client": True, "retry": Retry(NoBackoff(), 0)}
+    return redis.Redis(host="127.0.0.1", port=port, **options)
 
 
 def kill(store: EmbeddedStore) -> None:

@@ -133,8 +133,8 @@ LONGEST_PEEK_BYTES: Final = 16 + 0xFFFF + 1
 """The longest PROXY header, and one byte of what follows it."""
 RETRY_SECONDS: Final = 0.05
 WAKES_ONLY_FOR_MORE: Final = sys.platform == "linux"
-"""Whether SO_RCVLOWAT keeps the poll quiet until that many bytes have arrived, or the peer has closed. Other
-systems are not relied on to do that: there we peek again after RETRY_SECONDS.
+"""Whether SO_RCVLOWAT keeps the poll quiet until that many bytes have arrived, or the peer has closed. Other systems
+are not relied on to do that: there we peek again after RETRY_SECONDS.
 """
 ACCEPTS_AT_ONCE: Final = 16
 """Then this worker's connections get their turn, and the other workers that share the socket."""

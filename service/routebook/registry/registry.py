@@ -65,7 +65,6 @@ DIGEST_STEP_BYTES: Final = 1024 * 1024
 DIGEST_LETTERS: Final = 32
 """128 bits are enough, and short enough to keep with every instance."""
 REGISTER_WITHIN_S: Final = 5.0
-VERIFIED_POLL_S: Final = 0.002
 """A group may change during its registration, which then starts over. One of the competing registrations succeeds each
 time, so this limits bad luck, not work.
 """
@@ -242,7 +241,7 @@ class Registry(Administration):
     ) -> SeatReply:
         if not self.replica.complete:
             raise NotReadyError("The table is not loaded yet.", advice="Try again in a second.")
-        epoch = await self._verified_epoch()
+        epoch = await self.replica.wait_verified(self.live.current.store_timeout_ms)
         settings, table = self.live.current, self.replica.table
         group = table.groups.get(registration.broker)
         drops_missing = registration.replace_topics or (
@@ -264,18 +263,6 @@ class Registry(Administration):
             session=session,
             limits=table_limits(settings),
         )
-
-    async def _verified_epoch(self) -> int:
-        """Usually at once. After a reconnect the table is compared with the store within milliseconds."""
-        deadline = time.monotonic() + self.live.current.store_timeout_ms / 1000
-        while (epoch := self.replica.verified_epoch) is None:
-            if time.monotonic() > deadline:
-                raise NotReadyError(
-                    "This worker has connected to the store again, and has not compared its table with it yet.",
-                    advice="Try again in a second.",
-                )
-            await asyncio.sleep(VERIFIED_POLL_S)
-        return epoch
 
     def _would_replace_late(self, registration: Registration, connection: Carrier) -> bool:
         """The connection has ended, and the seat belongs to another address. A worker that was suspended finds requests

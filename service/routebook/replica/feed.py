@@ -152,6 +152,9 @@ class Feed:
     def publish(self, topics: set[str]) -> None:
         """The view stands at a new position, and the routes of these topics may have changed."""
 
+    def verified(self) -> None:
+        """The table was compared with the store on the present connections."""
+
     # -- state
 
     @property
@@ -352,6 +355,7 @@ class Feed:
             self._catching_up_to = head.version
             self._epoch = epoch
             self._is_doubtful = False
+            self.verified()
 
     async def _begin_history_after_loss(self) -> None:
         """Its new name may be lost as well. Then the old one, which is in `_left`, has to be replaced once more."""
@@ -415,6 +419,7 @@ class Feed:
         self._lag.reset()
         self._epoch, self._follows, self._is_doubtful, self._is_unverified = epoch, True, False, False
         self._is_load_requested, self._catching_up_to = False, 0
+        self.verified()
 
     async def _entry_at(self, position: Position) -> Change | None:
         try:

@@ -242,6 +242,18 @@ class Replica(Feed):
         if not await self._wait(lambda: self.version >= version, timeout_ms):
             raise NotSeenYetError(version, self.version)
 
+    async def wait_verified(self, timeout_ms: int) -> int:
+        """Waits until the table was compared with the store on the present connections: usually not at all, and some
+        milliseconds after a reconnect. Returns their epoch.
+        """
+        await self._wait(lambda: self.verified_epoch is not None, timeout_ms)
+        if (epoch := self.verified_epoch) is None:
+            raise NotReadyError(
+                "This worker has connected to the store again, and has not compared its table with it yet.",
+                advice="Try again in a second.",
+            )
+        return epoch
+
     async def wait_for_another_history(self, history: str, timeout_ms: int) -> None:
         """A reply has shown that the store no longer follows this history."""
         self.doubt()
@@ -275,6 +287,12 @@ class Replica(Feed):
         if self.view.settings != self._applied_settings:
             self._applied_settings = dict(self.view.settings)
             self._live_settings.apply(self._applied_settings)
+        self._wake()
+
+    def verified(self) -> None:
+        self._wake()
+
+    def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
