@@ -150,8 +150,7 @@ class Laboratory:
             client.close()
         await self._stack.aclose()
         if error is not None:
-            folder = Path(os.environ.get(RECORDINGS_VARIABLE) or self.folder)
-            self.recording.save(folder / f"recording-{self.namespace.keys.namespace}.json")
+            self.save_recording()
         if self._failures:
             raise self._failures[0]
 
@@ -300,9 +299,17 @@ class Laboratory:
         last_bound = max((death.at + death.bound_s for death in self.recording.deaths), default=0.0)
         await asyncio.sleep(last_bound + AFTER_BOUND_S - time.monotonic())
         await self.finish()
-        results = await asyncio.to_thread(prove, self.recording, required=required)
+        try:
+            results = await asyncio.to_thread(prove, self.recording, required=required)
+        except AssertionError:
+            self.save_recording()  # here, because a fixture does not learn that its test has failed
+            raise
         print(*(f"{one.invariant}: {one.compared} comparisons" for one in results.values()), sep=", ")
         return results
+
+    def save_recording(self) -> None:
+        folder = Path(os.environ.get(RECORDINGS_VARIABLE) or self.folder)
+        self.recording.save(folder / f"recording-{self.namespace.keys.namespace}.json")
 
     async def finish(self) -> None:
         """Lets the brokers change nothing any more, waits until all workers agree, and stops the traffic."""
