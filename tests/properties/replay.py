@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from routebook.model.broker import PERM_READ_WRITE, QueueData
 from routebook.store.namespace import Namespace
 from tests.properties.states import GroupState, RouteTable
@@ -162,7 +164,7 @@ def _change_permission(table: RouteTable, payload: dict[str, Any], *, is_complet
     queues = table.queues.get(payload["broker"], {})
     touched = 0
     for topic, data in queues.items():
-        after = replace(data, perm=PERM_READ_WRITE) if payload["rule"] == "set" else data.without_write()
+        after = structs.replace(data, perm=PERM_READ_WRITE) if payload["rule"] == "set" else data.without_write()
         touched += after != data
         queues[topic] = after
     assert touched == payload["touched"] or (not is_complete and touched < payload["touched"])

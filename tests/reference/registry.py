@@ -8,8 +8,10 @@ differs from RocketMQ on purpose.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import structs
 
 from routebook.model.broker import (
     DEFAULT_TIMEOUT_MS,
@@ -348,7 +350,7 @@ class ReferenceRegistry:
         for broker, data in queues.items():
             if broker not in self.groups:
                 break
-            self.topics.setdefault(topic, {})[broker] = replace(data, by_request=True)
+            self.topics.setdefault(topic, {})[broker] = structs.replace(data, by_request=True)
             put.append(broker)
         return put
 
@@ -367,7 +369,7 @@ class ReferenceRegistry:
         for entries in self.topics.values():
             if broker in entries:
                 now = entries[broker]
-                entries[broker] = replace(now, perm=PERM_READ_WRITE) if writable else now.without_write()
+                entries[broker] = structs.replace(now, perm=PERM_READ_WRITE) if writable else now.without_write()
                 count += 1
         return count
 

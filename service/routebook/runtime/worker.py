@@ -22,7 +22,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import uvloop
 
@@ -332,12 +332,17 @@ def _about(settings: Settings) -> dict[str, object]:
     }
 
 
+COLLECTION_THRESHOLDS: Final = (5_000, 20, 20)
+"""Python's own first one is 700. A single entry of the history makes more objects than that, none of them garbage."""
+
+
 def _leave_out_of_collections() -> None:
     """The objects that exist now live as long as the process. To search all of them for garbage, again and again, would
     take tens of milliseconds each time, during which no lookup is answered.
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*COLLECTION_THRESHOLDS)
 
 
 def run_worker_process(parent: int) -> int:

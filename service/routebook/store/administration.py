@@ -4,9 +4,11 @@ put_kv, delete_kv, import_kv, set_setting, delete_setting: key-values and run-ti
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Final
+
+from msgspec import structs
 
 from routebook.errors import LimitError
 from routebook.model.broker import QueueData
@@ -33,7 +35,7 @@ def topic_entries(topic: str, queues: Mapping[str, QueueData]) -> list[str]:
     return [
         part
         for broker, queue in queues.items()
-        for part in (broker, replace(queue, by_request=True).pack(), queue_item(topic, queue))
+        for part in (broker, structs.replace(queue, by_request=True).pack(), queue_item(topic, queue))
     ]
 
 
