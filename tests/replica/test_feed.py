@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import chain
 from threading import Thread
 
 import pytest
@@ -179,6 +180,31 @@ async def test_a_change_in_many_parts_is_visible_at_once(namespace: Namespace) -
             first = await anext(subscription)
             assert len(replica.view.topics) == len(many)
             assert first.version == replica.version
+
+
+async def test_a_burst_is_applied_in_portions_that_keep_the_entries_of_a_group_together(
+    namespace: Namespace, store_url: str
+) -> None:
+    """A burst comes when the store could not be reached for a while. One step for all of it would stop lookups."""
+    names = [f"topic-{number}" for number in range(2_500)]  # three entries
+    brokers = [f"broker-{number:02}" for number in range(30)]
+    portions: list[list[str | None]] = []
+    async with (
+        FaultProxy.before(store_url) as proxy,
+        following_at(proxy.url, namespace.keys, namespace.scripts) as replica,
+    ):
+        replica.listen(lambda changes, _table: portions.append([change.broker for change in changes]))
+        proxy.hold_answers()
+        for broker in brokers:
+            written = await register(namespace, f"{A}0", broker=broker, topics=topics(*names))
+        proxy.heal()
+        await replica.wait_for(written, 30_000)
+        assert [*chain.from_iterable(portions)] == [broker for broker in brokers for _ in range(3)]
+        assert max(map(len, portions)) <= 6
+        for broker in brokers:
+            assert len([portion for portion in portions if broker in portion]) == 1
+        assert replica.table.digest == replica.table.compute_digest()
+        assert replica.counts.loads == 1
 
 
 async def test_a_lookup_makes_no_call_to_the_store(namespace: Namespace, store_url: str) -> None:

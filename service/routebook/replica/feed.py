@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -41,7 +41,10 @@ IN_TOUCH_MS: Final = 2 * WAIT_MS + 500
 """When the store has been silent for longer, the store is out of reach: an idle history would not explain it."""
 MAX_COALESCED_CHANGES: Final = 2_000
 MAX_COALESCED_TOPICS: Final = 5_000
-"""A burst of changes is shown in one step, up to a size that takes the event loop some 10 ms."""
+"""A burst of changes is read up to this size before any of it is applied."""
+CHANGES_PER_PORTION: Final = 16
+TOPICS_PER_PORTION: Final = 5_000
+"""A larger burst is applied in portions of some milliseconds each."""
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 0.5
 LOADS_IN_A_ROW: Final = 3
@@ -280,9 +283,9 @@ class Feed:
 
     async def _follow(self) -> None:
         try:
-            changes = await self._read_new_changes()
-            if changes and self._is_connected_as_verified():
-                await self._apply(changes)
+            for portion in _portions(deque(await self._read_new_changes())):
+                if self._is_connected_as_verified():
+                    await self._apply(portion)
         except GapError as gap:
             self._reload_after(gap)
             return
@@ -468,6 +471,28 @@ class Feed:
 
 
 def _is_large(changes: list[Change]) -> bool:
-    if len(changes) >= MAX_COALESCED_CHANGES:
-        return True
-    return sum(len(change.fields.get("queues", ())) for change in changes) >= MAX_COALESCED_TOPICS
+    return len(changes) >= MAX_COALESCED_CHANGES or _topics_in(changes) >= MAX_COALESCED_TOPICS
+
+
+def _topics_in(changes: Iterable[Change]) -> int:
+    return sum(len(change.fields.get("queues", ())) for change in changes)
+
+
+def _portions(changes: deque[Change]) -> Iterator[list[Change]]:
+    """To log changes and to apply them is one step that no lookup interrupts, so a burst is applied in portions.
+    Entries of one group that follow each other stay together, because they are usually one registration.
+
+    Changes are taken out of `changes`, because to free all of a large burst at once would be a long step too.
+    """
+    portion: list[Change] = []
+    topics = 0
+    while changes:
+        change = changes.popleft()
+        is_full = len(portion) >= CHANGES_PER_PORTION or topics >= TOPICS_PER_PORTION
+        if len(portion) >= CHANGES_PER_READ or (is_full and change.broker != portion[-1].broker):
+            yield portion
+            portion, topics = [], 0
+        portion.append(change)
+        topics += _topics_in([change])
+    if portion:
+        yield portion
