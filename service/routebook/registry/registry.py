@@ -262,6 +262,7 @@ class Registry(Administration):
             replaces_known=replaces_known_topics(table, registration),
             session=session,
             limits=table_limits(settings),
+            run_steps=self.long_work.run,
         )
 
     def _would_replace_late(self, registration: Registration, connection: Carrier) -> bool:

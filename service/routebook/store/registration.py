@@ -23,7 +23,7 @@ from routebook.store.namespace import (
     unpack_seats,
 )
 from routebook.store.sessions import NO_SESSION, SessionMark
-from routebook.store.staging import NOT_STAGED, stage_changes
+from routebook.store.staging import NOT_STAGED, RunSteps, run_at_once, stage_changes
 
 STAGE_FROM_TOPICS: Final = 6000
 """A difference of this many topics is staged in parts and put in place in one step, to block the store only shortly."""
@@ -114,6 +114,7 @@ async def register_broker(
     epoch: int | None = None,
     session: SessionMark = NO_SESSION,
     limits: TableLimits = TableLimits(),
+    run_steps: RunSteps = run_at_once,
 ) -> SeatReply:
     """`base` is the history, and the revision of the group, that the difference was compared with, and `epoch` that of
     the connections on which the table was verified. STALE: one of them has changed.
@@ -125,7 +126,9 @@ async def register_broker(
     if sum(len(queues) for _, queues in difference.changes) >= STAGE_FROM_TOPICS:
         changes = [(kind, queues) for kind, queues in difference.changes if kind != "d" or replaces_known]
         is_whole = difference.unchanged == 0 and (replaces_known or not difference.differing)
-        table = await stage_changes(namespace, registration.broker, changes, difference.known, is_whole=is_whole)
+        table = await stage_changes(
+            namespace, registration.broker, changes, difference.known, is_whole=is_whole, run_steps=run_steps
+        )
         if table is None:
             return SeatReply(Status.STALE, 0, "", "", "")
         staged = table

@@ -5,9 +5,9 @@ reader ever sees half of a change.
 """
 
 import secrets
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from routebook.model.broker import QueueData, parts_of
 from routebook.store.namespace import (
@@ -49,6 +49,17 @@ class StagedTable(NamedTuple):
 
 NOT_STAGED: Final = StagedTable("")
 
+RunSteps = Callable[[Generator[None, None, Any]], Awaitable[Any]]
+"""Runs a long computation, in steps that let other work pass, and returns its result."""
+
+
+async def run_at_once(steps: Generator[None, None, Any]) -> Any:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
 
 async def stage_changes(
     namespace: Namespace,
@@ -57,6 +68,7 @@ async def stage_changes(
     known: Mapping[str, QueueData],
     *,
     is_whole: bool,
+    run_steps: RunSteps,
 ) -> StagedTable | None:
     """The group's table as it is now, with these changes applied. None: it expired meanwhile.
 
@@ -71,16 +83,26 @@ async def stage_changes(
         staged = copy.table
     for kind, queues in changes:
         for items in parts_of(queues.items(), TOPICS_PER_STAGE):
-            part = dict(items)
-            puts = pack_queues(queues_put_by((kind, part)))
-            drops = [] if puts or is_whole else list(part)
-            arguments: list[str | int] = [staged.name, staged.entries, staged.chunks, len(puts) // 2, len(drops)]
-            arguments += [*puts, *drops, *queue_chunks((kind, part), known)]
-            reply = await namespace.run("stage_queues", *arguments)
+            arguments = await run_steps(_pack_part((kind, dict(items)), known, is_whole=is_whole))
+            reply = await namespace.run("stage_queues", staged.name, staged.entries, staged.chunks, *arguments)
             if status_of(reply) is Status.UNKNOWN:
                 return None
             staged = StagedTable(staged.name, int(reply[2]), int(reply[3]))
     return staged
+
+
+def _pack_part(
+    change: QueueChange, known: Mapping[str, QueueData], *, is_whole: bool
+) -> Generator[None, None, list[str | int]]:
+    """What `stage_queues` takes after the name and the counts. The first step does nothing, so that of many
+    registrations that arrive at once, one at a time is packed.
+    """
+    yield
+    puts = pack_queues(queues_put_by(change))
+    drops = [] if puts or is_whole else list(change[1])
+    yield
+    chunks = queue_chunks(change, known)
+    return [len(puts) // 2, len(drops), *puts, *drops, *chunks]
 
 
 async def stage_permissions(namespace: Namespace, broker: str, rule: PermissionRule) -> str:
