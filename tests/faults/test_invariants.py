@@ -186,6 +186,12 @@ def test_every_invariant_has_a_violation_that_is_found() -> None:
     assert {invariant for invariant, _ in VIOLATIONS} == set(INVARIANTS)
 
 
+def test_a_baseline_after_the_last_change_raises_the_version_and_nothing_else() -> None:
+    recording = calm()
+    recording.statuses.append(status(21.5, "w2", version=25))
+    assert check(recording)["I4"].violations == []
+
+
 def after_a_failover() -> Recording:
     """Generation 2 is acknowledged at 10 s, a new history begins at 10.5 s, and generation 1 is visible again."""
     recording = calm()
