@@ -83,8 +83,9 @@ async def stage_changes(
         staged = copy.table
     for kind, queues in changes:
         for items in parts_of(queues.items(), TOPICS_PER_STAGE):
-            arguments = await run_steps(_pack_part((kind, dict(items)), known, is_whole=is_whole))
-            reply = await namespace.run("stage_queues", staged.name, staged.entries, staged.chunks, *arguments)
+            puts, drops, chunks = await run_steps(_pack_part((kind, dict(items)), known, is_whole=is_whole))
+            arguments: list[str | int] = [staged.name, staged.entries, staged.chunks, len(puts) // 2, len(drops)]
+            reply = await namespace.run("stage_queues", *arguments, *puts, *drops, *chunks)
             if status_of(reply) is Status.UNKNOWN:
                 return None
             staged = StagedTable(staged.name, int(reply[2]), int(reply[3]))
@@ -93,16 +94,15 @@ async def stage_changes(
 
 def _pack_part(
     change: QueueChange, known: Mapping[str, QueueData], *, is_whole: bool
-) -> Generator[None, None, list[str | int]]:
-    """What `stage_queues` takes after the name and the counts. The first step does nothing, so that of many
-    registrations that arrive at once, one at a time is packed.
+) -> Generator[None, None, tuple[list[str], list[str], list[str]]]:
+    """Entries to put, topics to remove, and chunks for the history, as `stage_queues` takes them. The first step does
+    nothing, so that of many registrations that arrive at once, one at a time is packed.
     """
     yield
     puts = pack_queues(queues_put_by(change))
     drops = [] if puts or is_whole else list(change[1])
     yield
-    chunks = queue_chunks(change, known)
-    return [len(puts) // 2, len(drops), *puts, *drops, *chunks]
+    return puts, drops, queue_chunks(change, known)
 
 
 async def stage_permissions(namespace: Namespace, broker: str, rule: PermissionRule) -> str:
