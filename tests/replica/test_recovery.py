@@ -1,13 +1,11 @@
 """After a loss readers see old and new data: new values win, and deletions apply to both."""
 
+import asyncio
 from typing import Any
 
-import pytest
-
 from routebook.model.broker import PERM_READ, QueueData
-from routebook.replica import recovery as recovery_module
 from routebook.replica.load import Position
-from routebook.replica.recovery import QUIET_MS, Recovery, carry_over
+from routebook.replica.recovery import Recovery, carry_over
 from routebook.replica.table import Table
 from routebook.store.administration import delete_kv, delete_topic, put_kv, register_topic, set_setting
 from routebook.store.history import Change
@@ -17,7 +15,16 @@ from routebook.store.workers import open_namespace
 from tests.properties.plain_worker import CALLER
 from tests.reference.build import mapping, topics, version
 from tests.replica.build import A, B, C, group, image, instance, table_of
-from tests.replica.following import caught_up, following, lose_everything, new_replica, register, unregister
+from tests.replica.following import (
+    caught_up,
+    fall_back,
+    following,
+    lose_everything,
+    new_replica,
+    register,
+    take_snapshot,
+    unregister,
+)
 from tests.support.waiting import until
 
 NOTHING = image(None)
@@ -143,27 +150,23 @@ def register_again(recovery: Recovery, now: Table, *registered_topics: str) -> N
     recovery.merge_group("broker-a", before, now.image_of("broker-a"))
 
 
-def test_a_recovery_ends_shortly_after_the_last_seat_is_back() -> None:
+def test_a_recovery_ends_when_all_seats_and_topics_are_back() -> None:
+    """A broker may register its topics in several parts."""
     recovery, now = recovery_of_one_seat()
-    recovery.spend(QUIET_MS)
     assert recovery.state.awaited_seats == 1
     assert not recovery.is_over(now)
-    register_again(recovery, now, "orders")
-    assert not recovery.is_over(now)
-    recovery.spend(QUIET_MS)
-    assert recovery.state.awaited_seats == 0
-    assert recovery.is_over(now)
-
-
-def test_a_recovery_waits_for_objects_to_be_written_back_only() -> None:
-    recovery, now = recovery_of_one_seat()
-    recovery.shown.apply_group("broker-a", image(group(), {"orders": QueueData(by_request=True)}, all_queues=False))
     register_again(recovery, now, "other")
-    recovery.spend(QUIET_MS)
-    assert recovery.carried_queues(now) == {"broker-a": {"orders": QueueData(by_request=True)}}
+    assert recovery.state.awaited_seats == 0
     assert not recovery.is_over(now)
-    recovery.shown.apply_group("broker-a", image(group(), {"orders": QUEUE}, all_queues=False))
+    register_again(recovery, now, "orders", "other")
     assert recovery.is_over(now)
+
+
+def test_only_topics_that_no_broker_registers_are_written_back() -> None:
+    recovery, now = recovery_of_one_seat()
+    recovery.shown.apply_group("broker-a", image(group(), {"asked-for": QueueData(by_request=True)}, all_queues=False))
+    register_again(recovery, now, "other")
+    assert recovery.carried_queues(now) == {"broker-a": {"asked-for": QueueData(by_request=True)}}
 
 
 def test_a_recovery_ends_with_its_window() -> None:
@@ -219,9 +222,8 @@ async def test_deletions_in_the_new_history_apply_to_carried_objects(namespace: 
 
 
 async def test_a_recovery_ends_when_carried_objects_are_written_back(
-    namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+    namespace: Namespace,
 ) -> None:
-    monkeypatch.setattr(recovery_module, "QUIET_MS", 0)
     await register(namespace, A)
     await register_topic(namespace, "asked-for", {"broker-a": QueueData(2, 2)}, caller=CALLER)
     await put_kv(namespace, "n", "k", "v", caller=CALLER)
@@ -246,6 +248,26 @@ async def test_a_recovery_ends_when_carried_objects_are_written_back(
         await until(lambda: not replica.is_recovering)
         assert replica.view is replica.table
         assert "asked-for" in replica.view.topics
+
+
+async def test_a_lost_topic_is_shown_until_its_broker_registers_it_again(namespace: Namespace) -> None:
+    """A failover has lost the registration that added it, and the seat is older. Brokers register every 30 s."""
+    await register(namespace, A)
+    snapshot = await take_snapshot(namespace)
+    added = topics("orders", "added")
+    await register(namespace, A, data_version=version(2), topics=added, mappings={"orders": mapping()})
+    async with following(namespace) as replica:
+        await fall_back(namespace, snapshot)
+        await until(lambda: replica.counts.lost_tails == 1 and replica.is_recovering)
+        assert replica.recovery
+        await asyncio.sleep(1.5)  # the history is read every second
+        assert replica.is_recovering
+        assert replica.route_bytes("added")
+        assert replica.view.mappings_of_broker("broker-a") == {"orders": mapping()}
+        await register(namespace, A, data_version=version(2), topics=added, mappings={"orders": mapping()})
+        await until(lambda: not replica.is_recovering)
+        assert replica.view is replica.table
+        assert "added" in replica.table.topics
 
 
 async def test_objects_that_do_not_return_are_dropped_after_the_window(namespace: Namespace) -> None:

@@ -19,6 +19,7 @@ from routebook.registry.sessions import Sessions
 from routebook.replica import feed, load
 from routebook.replica.feed import Feed
 from routebook.replica.load import Position
+from routebook.replica.recovery import Recovery
 from tests.simulation.__main__ import run_seeds, with_fixed_hashes
 from tests.simulation.plan import draw_plan
 from tests.simulation.shrinking import describe, shrink
@@ -116,6 +117,10 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "no-doubt": Mutant(
         "an unknown topic is reported as such while the store is out of reach",
         methods={(Feed, "stale_ms"): lambda *_: 0, (Feed, "current"): property(lambda _: True)},
+    ),
+    "recovery-of-seats": Mutant(
+        "after a loss, a recovery ends when all seats are back, without waiting for topics",
+        methods={(Recovery, "_carries_topics"): lambda *_: False},
     ),
     "no-recovery": Mutant(
         "after a loss, readers are shown only what the store has",

@@ -8,18 +8,13 @@ not.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from routebook.model.broker import BrokerGroup, Instance, QueueData
 from routebook.replica.load import Reread
 from routebook.replica.table import Table
 from routebook.store.history import Change
 from routebook.store.reads import GroupImage
-
-QUIET_MS: Final = 3_000
-"""A recovery continues for this long after the last seat is back: a broker may register its topics in several parts,
-and the leader needs a moment to write back what no broker registers.
-"""
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -45,7 +40,6 @@ class Recovery:
         self._awaited: dict[str, int] = {}
         """Broker name → number of its seats that are not back yet."""
         self._spent_ms = 0
-        self._since_return_ms = 0
 
     @property
     def state(self) -> RecoveryState:
@@ -54,18 +48,27 @@ class Recovery:
     def spend(self, elapsed_ms: int) -> None:
         """Time in which brokers could have registered. Time without contact to the store does not count."""
         self._spent_ms += elapsed_ms
-        self._since_return_ms = 0 if self._awaited else self._since_return_ms + elapsed_ms
 
     def is_over(self, table: Table) -> bool:
+        """Everything is back, or the window has passed. Seats are not enough: a failover may lose a registration that
+        added topics to an older seat, and its broker registers them again only after its period.
+        """
         if self._spent_ms >= self._window_ms:
             return True
-        if self._awaited or self._since_return_ms < QUIET_MS:
-            return False
         return not (
-            self.carried_kv(table)
+            self._awaited
+            or self._carries_topics(table)
+            or self.carried_kv(table)
             or self.carried_settings(table)
             or self.carried_identities(table)
-            or self.carried_queues(table)
+        )
+
+    def _carries_topics(self, table: Table) -> bool:
+        """Everything stored is shown, so equal numbers mean that nothing is carried over."""
+        return any(
+            len(self.shown.queues_of(name)) != len(table.queues_of(name))
+            or len(self.shown.mappings_of_broker(name)) != len(table.mappings_of_broker(name))
+            for name in table.names()
         )
 
     # -- what has to be written back to the store
