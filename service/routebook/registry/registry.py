@@ -216,9 +216,9 @@ class Registry(Administration):
         began, attempts = time.monotonic(), 0
         while True:
             write = ReadYourWrites(self.replica)
-            if self._would_replace_late(registration, connection):
-                return SeatReply(Status.TURNED_DOWN, self.replica.version, "", "", "")
-            reply = await self._register_once(registration, caller, digest=digest, session=session)
+            reply = await self._register_once(
+                registration, caller, digest=digest, session=session, connection=connection
+            )
             if reply.status is not Status.STALE:
                 return reply
             attempts += 1
@@ -237,7 +237,7 @@ class Registry(Administration):
             await asyncio.sleep(random.uniform(0, pause_s))  # noqa: S311 - no secret
 
     async def _register_once(
-        self, registration: Registration, caller: Caller, *, digest: str, session: SessionMark
+        self, registration: Registration, caller: Caller, *, digest: str, session: SessionMark, connection: Carrier
     ) -> SeatReply:
         if not self.replica.complete:
             raise NotReadyError("The table is not loaded yet.", advice="Try again in a second.")
@@ -247,7 +247,10 @@ class Registry(Administration):
         drops_missing = registration.replace_topics or (
             settings.delete_topic_with_broker_registration and not registration.mappings
         )
-        # Read before the comparison, which other work may interrupt: the script refuses a base that is outdated.
+        if self._would_replace_late(registration, connection):
+            return SeatReply(Status.TURNED_DOWN, self.replica.version, "", "", "")
+        # Read before the comparison, which other work may interrupt: the script refuses a base that is outdated. So the
+        # table in which the holder of the seat was looked up above is not outdated either.
         base = (self.replica.history, group.revision if group else 0)
         difference = await self.long_work.run(work_out_difference(table, registration, drops_missing=drops_missing))
         return await register_broker(
