@@ -1,12 +1,14 @@
 """The leader trims the history to what readers need, and writes the whole table into it when a baseline is due."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from routebook.background import history_upkeep
 from routebook.background.history_upkeep import HistoryUpkeep
+from routebook.errors import EpochEndedError, StoreUnavailableError
 from routebook.registry.status import history_bound
 from routebook.settings import Settings
 from routebook.store.administration import put_kv
@@ -27,6 +29,10 @@ from routebook.store.history import (
 from routebook.store.namespace import Namespace
 from routebook.store.workers import acquire_lease, open_namespace
 from tests.reference.build import registration, topics
+from tests.replica.build import A
+from tests.replica.following import client_at
+from tests.replica.following import register as register_plain
+from tests.support.fault_proxy import FaultProxy
 from tests.support.in_process import CALLER, InProcessWorker, running_worker
 from tests.support.registering import register
 from tests.support.scripts import history, kinds
@@ -268,6 +274,25 @@ async def test_a_fenced_leader_writes_no_baseline(namespace: Namespace) -> None:
     with pytest.raises(FencedError):
         await anext(begun)
     assert await kinds(namespace) == ["baseline-begin"]
+
+
+async def test_a_baseline_ends_with_the_connections_on_which_it_began(namespace: Namespace, store_url: str) -> None:
+    """They may lead to another primary now, which lacks the first parts. A reader would take them for deleted."""
+    await register_plain(namespace, A)
+    lease = await lease_of(namespace)
+    async with FaultProxy.before(store_url) as proxy, client_at(proxy.url, namespace.keys) as client:
+        through_proxy = Namespace(client, namespace.keys, namespace.scripts)
+        begun = write_baseline(through_proxy, lease, caller=CALLER, cause="daily")
+        await anext(begun)
+        epoch = client.epoch
+        proxy.cut()
+        while client.epoch == epoch:
+            with suppress(StoreUnavailableError):
+                await client.call("PING")
+        with pytest.raises(EpochEndedError):
+            await anext(begun)
+    assert "baseline-end" not in await kinds(namespace)
+    assert (await write_whole_baseline(namespace, lease))[-1].kind == "baseline-end"
 
 
 async def test_a_requested_baseline_is_written_once(store_url: str, namespace_name: str) -> None:

@@ -353,42 +353,54 @@ async def request_baseline(namespace: Namespace, cause: Cause) -> int:
     return int((await namespace.run("request_baseline", cause))[2])
 
 
-async def begin_baseline(namespace: Namespace, lease: str, *, caller: Caller, cause: Cause) -> tuple[int, str]:
+async def begin_baseline(
+    namespace: Namespace, lease: str, *, caller: Caller, cause: Cause, epoch: int | None = None
+) -> tuple[int, str]:
     """Returns the version of its first entry, and the request that it fulfils."""
-    reply = await namespace.run("begin_baseline", pack_caller(caller), lease, cause)
+    reply = await namespace.run("begin_baseline", pack_caller(caller), lease, cause, epoch=epoch)
     _check_not_fenced(status_of(reply))
     return int(reply[1]), text(reply[2])
 
 
 async def append_baseline(
-    namespace: Namespace, lease: str, broker: str, cursor: str, *, caller: Caller
+    namespace: Namespace, lease: str, broker: str, cursor: str, *, caller: Caller, epoch: int | None = None
 ) -> tuple[int, str]:
     """Returns the number of entries of this part of a group, and the cursor of the next one; empty after the last."""
-    reply = await namespace.run("append_baseline", pack_caller(caller), lease, broker, cursor)
+    reply = await namespace.run("append_baseline", pack_caller(caller), lease, broker, cursor, epoch=epoch)
     _check_not_fenced(status_of(reply))
     return int(reply[2]), text(reply[3])
 
 
 async def end_baseline(
-    namespace: Namespace, lease: str, begin: int, entries: int, request: str, *, caller: Caller
+    namespace: Namespace,
+    lease: str,
+    begin: int,
+    entries: int,
+    request: str,
+    *,
+    caller: Caller,
+    epoch: int | None = None,
 ) -> None:
-    reply = await namespace.run("end_baseline", pack_caller(caller), lease, begin, entries, request)
+    reply = await namespace.run("end_baseline", pack_caller(caller), lease, begin, entries, request, epoch=epoch)
     _check_not_fenced(status_of(reply))
 
 
 async def write_baseline(namespace: Namespace, lease: str, *, caller: Caller, cause: Cause) -> AsyncGenerator[int]:
-    """Write a whole baseline, part by part. Yields the number of entries so far; FencedError ends it."""
-    begin, request = await begin_baseline(namespace, lease, caller=caller, cause=cause)
+    """Writes a whole baseline, part by part, and yields the number of entries so far. FencedError ends it; so does a
+    new connection (EpochEndedError), because a failover may have lost some of the parts.
+    """
+    epoch = namespace.client.epoch
+    begin, request = await begin_baseline(namespace, lease, caller=caller, cause=cause, epoch=epoch)
     entries = 0
     yield entries
     for broker in sorted({name for _, names in await list_broker_names(namespace) for name in names}):
         cursor, is_complete = "", False
         while not is_complete:
-            appended, cursor = await append_baseline(namespace, lease, broker, cursor, caller=caller)
+            appended, cursor = await append_baseline(namespace, lease, broker, cursor, caller=caller, epoch=epoch)
             entries += appended
             is_complete = not cursor
             yield entries
-    await end_baseline(namespace, lease, begin, entries, request, caller=caller)
+    await end_baseline(namespace, lease, begin, entries, request, caller=caller, epoch=epoch)
 
 
 def _check_not_fenced(status: Status) -> None:
