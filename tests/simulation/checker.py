@@ -103,6 +103,8 @@ class Checker:
         self._trace = 0
         self._registrations = self._lookups = self._answered = 0
         self._lost_writes_at: float | None = None
+        self._missing_since: dict[str, float] = {}
+        """Broker → since when the store has lost all its registrations. Later losses do not begin another window."""
         self._split_until = 0.0
         self._known_since: dict[str, float] = {}
         """Topic → since when the store has had it, and has lost nothing."""
@@ -165,14 +167,14 @@ class Checker:
     def store_lost_writes(self, has_kept: Callable[[Ack], bool], until: float = 0.0) -> None:
         """`has_kept` says which registrations the store still has. `until`: it is split as long."""
         now = self._world.loop.now
-        known = {topic for topic, since in self._known_since.items() if now - since >= KNOWN_AFTER_S}
         for worker in self._world.workers.values():
             if worker.process.is_alive and worker.replica.complete:
                 shown = {topic for group in self._world.configs for topic in worker.replica.view.queues_of(group)}
-                _, before = self._shown_at_loss.get(worker.name, (0.0, set[str]()))
-                self._shown_at_loss[worker.name] = now, shown & (known | before)
+                self._shown_at_loss[worker.name] = now, shown
         for broker in self._world.brokers.values():
             broker.acks_were_lost(has_kept, self._world.store)
+            if broker.acked_at is None:
+                self._missing_since.setdefault(broker.name, now)
         self._lost_writes_at = now
         self._split_until = max(self._split_until, until)
         self._known_since.clear()
@@ -183,6 +185,7 @@ class Checker:
 
     def registered(self, broker: Broker, topics: Sequence[str]) -> None:
         self._registrations += 1
+        self._missing_since.pop(broker.name, None)
         if broker.broker_id == 0 and self._world.loop.now >= self._split_until:
             for topic in topics:
                 self._known_since.setdefault(topic, self._world.loop.now)
@@ -369,7 +372,7 @@ class Checker:
         removal = self._removals.get(broker.address, NEVER)
         if now - removal.at < 30.0 and (version is None or version < removal.version):
             return True
-        lost_at = self._lost_writes_at
+        lost_at = self._missing_since.get(broker.name, self._lost_writes_at)
         if lost_at is not None and (broker.acked_at or 0.0) <= lost_at + 0.5:
             return now - lost_at >= 0.9 * RECOVERY_WINDOW_S
         return False

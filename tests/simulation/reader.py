@@ -34,6 +34,8 @@ class HistoryReader:
         self._newest: tuple[int, int] = (0, 0)
         self._entries: list[Entry] | None = []
         """Since the first entry of the store, or since a baseline; None while a baseline is awaited."""
+        self._awaits_end = False
+        """The baseline has not ended yet. If another one begins before, it never will."""
         self._read_payloads: dict[tuple[int, int], bytes] = {}
         self._has_forked = False
         """The store lost an entry that this reader has read, and gave its id or a smaller one to a later entry: its
@@ -61,7 +63,7 @@ class HistoryReader:
         if history != self._history:
             is_first = not self._history
             self._history, self._newest = history, (0, 0)
-            self._entries = [] if is_first else None
+            self._entries, self._awaits_end = [] if is_first else None, False
             self._read_payloads.clear()
             self._has_forked = False
         found = await call("XREAD", "COUNT", 1000, "STREAMS", keys.changes, f"{self._newest[0]}-{self._newest[1]}")
@@ -75,11 +77,12 @@ class HistoryReader:
     def _take(self, ms: int, version: int, payload: bytes) -> None:
         change = json.loads(payload)
         if self._entries is not None and version != self._newest[1] + 1:
-            self._entries = None
+            self._entries, self._awaits_end = None, False
         self._newest = (ms, version)
         self._read_payloads[ms, version] = payload
-        if change["kind"] == "baseline-begin" and self._entries is None:
-            self._entries, self._has_forked = [], False
+        if change["kind"] == "baseline-begin" and (self._entries is None or self._awaits_end):
+            self._entries, self._has_forked, self._awaits_end = [], False, True
+        self._awaits_end &= change["kind"] != "baseline-end"
         if self._entries is not None:
             self._entries.append((ms, version, change))
 
@@ -91,7 +94,7 @@ class HistoryReader:
         self._has_forked |= is_other or (ms, version) < self._newest
 
     def check(self) -> None:
-        if self._entries is None:
+        if self._entries is None or self._awaits_end:
             self._world.checker.violated(
                 "I9", "a reader that has missed entries waits for a baseline that never comes."
             )
