@@ -12,8 +12,10 @@ reported: a broker that registers between two requests makes no difference.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
+
+from msgspec import structs
 
 from routebook.compare.collecting import (
     CollectOptions,
@@ -95,7 +97,7 @@ def queue_fields(queue: QueueData) -> Fields:
 
 def mapping_fields(mapping: TopicMapping) -> Fields:
     ids = tuple(f"{logical}→{real}" for logical, real in mapping.current_ids)
-    return {**asdict(mapping), "current_ids": ids}
+    return {**structs.asdict(mapping), "current_ids": ids}
 
 
 def value_field(value: str) -> Fields:
