@@ -169,7 +169,8 @@ class Checker:
         now = self._world.loop.now
         for worker in self._world.workers.values():
             if worker.process.is_alive and worker.replica.complete:
-                shown = {topic for group in self._world.configs for topic in worker.replica.view.queues_of(group)}
+                groups = self._world.configs.keys() - self._removed_unseen(worker)
+                shown = {topic for group in groups for topic in worker.replica.view.queues_of(group)}
                 self._shown_at_loss[worker.name] = now, shown
         for broker in self._world.brokers.values():
             broker.acks_were_lost(has_kept, self._world.store)
@@ -182,6 +183,12 @@ class Checker:
         lease = server.store.values.get(PREFIX + b"leader")
         self._leases[server] = lease if isinstance(lease, bytes) else b""
         self._last_entry[server] = _last_id(server.store)
+
+    def _removed_unseen(self, worker: Worker) -> set[str]:
+        """Groups whose masters were removed in a version that the worker has not read yet."""
+        masters = (one for one in self._world.brokers.values() if one.broker_id == 0)
+        version = worker.replica.version
+        return {one.group for one in masters if self._removals.get(one.address, NEVER).version > version}
 
     def registered(self, broker: Broker, topics: Sequence[str]) -> None:
         self._registrations += 1
