@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Dialog, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect, sync_playwright
 
 from tests.runtime.running import Running
 from tests.support.chromium import CHROMIUM, NO_CHROMIUM
@@ -73,6 +73,9 @@ class Visitor:
 
 
 Visit = Callable[..., Visitor]
+
+expect.set_options(timeout=20_000)
+"""As `set_default_timeout` below. Five seconds, the default, are too short on a machine with other work."""
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ def test_whether_all_workers_agree(visit: Visit, service: Running) -> None:
     page = visitor.open("/console/")
     visitor.wait_until_live()
     # The other worker reports the change of the test before with its next renewal of its lease.
-    expect(page.locator("#agreement.good")).to_contain_text("All 2 workers agree", timeout=15_000)
+    expect(page.locator("#agreement.good")).to_contain_text("All 2 workers agree")
     # Read in one step, because the page may be updated between two.
     page.wait_for_function(
         """() => {
