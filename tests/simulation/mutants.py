@@ -20,8 +20,10 @@ from routebook.replica import feed, load
 from routebook.replica.feed import Feed
 from routebook.replica.load import Position
 from routebook.replica.recovery import Recovery
+from routebook.store.workers import HistoryHead
 from tests.simulation.__main__ import run_seeds, with_fixed_hashes
 from tests.simulation.plan import draw_plan
+from tests.simulation.reader import HistoryReader
 from tests.simulation.shrinking import describe, shrink
 from tests.simulation.world import quiet, run_plan, scripts
 from tests.support.scripts import with_replaced_text
@@ -51,6 +53,15 @@ async def _nothing(*_: object) -> None:
 
 async def _true(*_: object) -> bool:
     return True
+
+
+_is_last_entry_stored = Feed._is_last_entry_stored
+
+
+async def _is_stored_for_certain(self: Feed, head: HistoryHead) -> bool:
+    is_stored = await _is_last_entry_stored(self, head)
+    self._is_unverified = False
+    return is_stored
 
 
 def _swap_at_once(self: Feed, table: Any, position: Position) -> Iterator[set[str]]:
@@ -104,11 +115,15 @@ MUTANTS: Final[dict[str, Mutant]] = {
             (feed, "check_contiguous"): lambda *_: None,
             (load, "check_contiguous"): lambda *_: None,
             (Feed, "_compare_with_head"): _nothing,
+            (Feed, "_is_last_entry_stored"): _is_stored_for_certain,
         },
     ),
     "trimming": Mutant(
-        "the history is trimmed without a baseline for readers that have missed entries",
-        methods={(HistoryUpkeep, "_request_baseline_before_loss"): _nothing},
+        "the history is trimmed without a baseline for readers that have missed entries and request none",
+        methods={
+            (HistoryUpkeep, "_request_baseline_before_loss"): _nothing,
+            (HistoryReader, "requests_baseline"): False,
+        },
     ),
     "reopen": Mutant(
         "sessions are not compared after a loss",

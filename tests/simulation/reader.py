@@ -26,6 +26,8 @@ AWAY_S: Final = 15.0
 
 
 class HistoryReader:
+    requests_baseline = True
+
     def __init__(self, world: "World") -> None:
         self._world = world
         self._keys = Keys(NAMESPACE)
@@ -71,7 +73,7 @@ class HistoryReader:
             self._take(*split_id(entry_id.decode()), fields[1])
         now = int(self._world.store.store.now_ms())
         await call("HSET", keys.readers, NAME, f"{self._newest[1]} {now}")
-        if self._entries is None:
+        if self._entries is None and self.requests_baseline:
             await call("HSETNX", keys.meta, "baseline_requested", f"{now} trimmed")
 
     def _take(self, ms: int, version: int, payload: bytes) -> None:
