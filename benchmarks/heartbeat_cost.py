@@ -23,6 +23,7 @@ from typing import Any
 from routebook.model.broker import DataVersion, QueueData, Registration, Seat
 from routebook.model.names import Caller
 from routebook.registry.heartbeat_gaps import HeartbeatGaps
+from routebook.replica.load import in_steps
 from routebook.settings import LiveSettings, load
 from routebook.store.connection.client import StoreClient
 from routebook.store.connection.url import StoreUrl
@@ -97,6 +98,7 @@ async def register_all(namespace: Namespace, brokers: list[Registration]) -> Non
             digest=DIGEST,
             base=(history, 0),
             replaces_known=True,
+            run_steps=in_steps,
         )
 
 

@@ -25,6 +25,7 @@ from routebook.background.kv_file import import_kv_file
 from routebook.background.restoring import write_back_queues
 from routebook.model.broker import DataVersion, QueueData, Registration, TopicMapping
 from routebook.model.names import Caller
+from routebook.replica.load import in_steps
 from routebook.store.administration import delete_topic, set_write_permission
 from routebook.store.connection.client import StoreClient, Word
 from routebook.store.connection.url import StoreUrl
@@ -112,6 +113,7 @@ class Bench:
             digest=DIGEST,
             base=(self.history, await self.revision()),
             replaces_known=True,
+            run_steps=in_steps,
         )
 
     async def unregister(self, registration: Registration) -> None:

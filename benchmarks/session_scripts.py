@@ -16,6 +16,7 @@ from typing import Any
 from routebook.model.broker import DataVersion, QueueData, Registration
 from routebook.model.names import Caller
 from routebook.registry.sessions import SESSIONS_PER_CALL
+from routebook.replica.load import in_steps
 from routebook.store.connection.client import StoreClient
 from routebook.store.connection.url import StoreUrl
 from routebook.store.embedded import EmbeddedStore
@@ -59,6 +60,7 @@ async def register_all(namespace: Namespace, history: str, brokers: int) -> list
             digest="d" * 32,
             base=(history, 0),
             replaces_known=True,
+            run_steps=in_steps,
         )
         instances.append((broker.instance_name, reply.incarnation))
     return instances

@@ -146,7 +146,7 @@ async def test_a_hundred_large_brokers_register_at_once(namespace_name: str, tmp
             StoreTimes(store).report(figure)
             figure("lookups during the registrations", len(busy.milliseconds), at_least=100)
             figure("lookup p99, calm", calm.p99_ms, "ms")
-            figure("lookup p99 during the registrations", busy.p99_ms, "ms")
+            figure("lookup p99 during the registrations", busy.p99_ms, "ms", at_most=100)
             figure("lookup p99 meanwhile, idle worker of another namespace", idle_meanwhile.p99_ms, "ms")
             figure("processor time that other work took in the calm window", busy_percent, "%")
             limit = 3 if busy_percent <= IDLE_PERCENT else None

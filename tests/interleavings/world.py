@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from routebook.model.broker import DataVersion, QueueData, Registration
+from routebook.replica.load import in_steps
 from routebook.store.administration import delete_topic
 from routebook.store.namespace import Namespace, Status
 from routebook.store.recovery import begin_history
@@ -139,6 +140,7 @@ class World:
                 digest=DIGEST,
                 base=(self.history, int(revision or 0)),
                 replaces_known=True,
+                run_steps=in_steps,
                 session=mark,
             )
         broker.acknowledged = reply.status in (Status.DONE, Status.UNCHANGED)

@@ -19,6 +19,7 @@ from routebook.model.broker import (
     min_broker_joined,
 )
 from routebook.model.names import Caller
+from routebook.replica.load import in_steps
 from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_groups
 from routebook.store.registration import QueueDifference, SeatReply, register_broker, touch_broker
@@ -88,6 +89,7 @@ class PlainWorker:
             digest=digest,
             base=(history, image.group.revision if image.group else 0),
             replaces_known=True,
+            run_steps=in_steps,
         )
 
     def _deletes(self, registration: Registration) -> bool:

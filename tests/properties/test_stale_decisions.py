@@ -10,6 +10,7 @@ import pytest
 
 from routebook.model.broker import QueueData, Registration
 from routebook.model.names import split_instance_name
+from routebook.replica.load import in_steps
 from routebook.store.namespace import Namespace, Status
 from routebook.store.registration import QueueDifference, heartbeat_broker, register_broker, touch_broker
 from routebook.store.removal import (
@@ -67,6 +68,7 @@ async def register(
         digest=DIGEST,
         base=(history, 0),
         replaces_known=True,
+        run_steps=in_steps,
         session=session,
     )
     return reply.status

@@ -6,6 +6,7 @@ import pytest
 
 from routebook.errors import LimitError
 from routebook.model.broker import QueueData
+from routebook.replica.load import in_steps
 from routebook.store.administration import delete_kv, import_kv, put_kv, register_topic
 from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_groups
@@ -33,6 +34,7 @@ async def add(namespace: Namespace, limits: TableLimits = NO_LIMITS, **changes: 
         digest="",
         base=(name, group.revision if group else 0),
         replaces_known=True,
+        run_steps=in_steps,
         limits=limits,
     )
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from routebook.model.broker import QueueData
+from routebook.replica.load import in_steps
 from routebook.store.administration import delete_topic, set_write_permission
 from routebook.store.namespace import Namespace, Status
 from routebook.store.reads import read_groups, read_instances
@@ -34,6 +35,7 @@ async def registered(namespace: Namespace, *, base: int = 0, **changes: object) 
         digest=DIGEST,
         base=(history_name, base),
         replaces_known=True,
+        run_steps=in_steps,
     )
     return reply.status
 
@@ -107,6 +109,7 @@ async def test_a_difference_from_another_history_is_stale(namespace: Namespace) 
         digest=DIGEST,
         base=("the-first", 1),
         replaces_known=True,
+        run_steps=in_steps,
     )
     assert reply.status is Status.STALE
 

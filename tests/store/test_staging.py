@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from routebook.model.broker import QueueData
+from routebook.replica.load import in_steps
 from routebook.store import reads
 from routebook.store.administration import put_kv, register_topic, set_write_permission
 from routebook.store.namespace import Namespace, Status
@@ -120,6 +121,7 @@ async def test_a_table_that_is_replaced_as_a_whole_is_not_copied(namespace: Name
             digest="d" * 32,
             base=base,
             replaces_known=True,
+            run_steps=in_steps,
         )
         assert reply.status is Status.DONE
         assert await queues(namespace) == {**difference.new, **difference.differing}
@@ -141,6 +143,7 @@ async def test_a_staged_table_without_replacements_keeps_the_known_values(namesp
         digest="d" * 32,
         base=((await open_namespace(namespace)).history, (await newest(namespace)).version),
         replaces_known=False,
+        run_steps=in_steps,
     )
     assert reply.status is Status.DONE
     assert await queues(namespace) == {**MANY, **extra}

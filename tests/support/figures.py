@@ -4,8 +4,7 @@
         figure("writes work again after", took_s, "s", at_most=15)
 
 `make chaos` names a file in `ROUTEBOOK_TEST_FIGURES`; each figure becomes one line of JSON in it. A figure that misses
-its limit fails the test, after it was written. It may come with the reason why it misses
-it, which is shown beside it.
+its limit fails the test, after it was written. It may come with the reason why it misses it, which is shown beside it.
 """
 
 import json

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, Literal, NamedTuple, TypeVar
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from routebook.model.names import join_instance_name
 
@@ -66,7 +65,7 @@ class QueueData(Struct, frozen=True, gc=False):
         return not self.perm & PERM_READ_WRITE
 
     def without_write(self) -> "QueueData":
-        return replace(self, perm=self.perm & ~PERM_WRITE)
+        return structs.replace(self, perm=self.perm & ~PERM_WRITE)
 
     def pack(self) -> str:
         """The form kept in the store. The permission comes first, because it is what scripts change."""

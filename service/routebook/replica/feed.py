@@ -39,12 +39,11 @@ WAIT_MS: Final = 1_000
 """How long a read waits for new entries; also how often the head of the history is read when there are none."""
 IN_TOUCH_MS: Final = 2 * WAIT_MS + 500
 """When the store has been silent for longer, the store is out of reach: an idle history would not explain it."""
-MAX_COALESCED_CHANGES: Final = 2_000
-MAX_COALESCED_TOPICS: Final = 5_000
-"""A burst of changes is read up to this size before any of it is applied."""
+MAX_BURST_CHANGES: Final = 2_000
+"""More changes than this are not read before some of them are applied."""
 CHANGES_PER_PORTION: Final = 16
 TOPICS_PER_PORTION: Final = 5_000
-"""A larger burst is applied in portions of some milliseconds each."""
+"""A burst is applied in portions of some milliseconds each."""
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 0.5
 LOADS_IN_A_ROW: Final = 3
@@ -283,7 +282,10 @@ class Feed:
 
     async def _follow(self) -> None:
         try:
-            for portion in _portions(deque(await self._read_new_changes())):
+            changes = deque(await self._read_new_changes())
+            if changes:
+                self._lag.note_stored(changes[-1].version, self.version, time.monotonic())
+            for portion in _portions(changes):
                 if self._is_connected_as_verified():
                     await self._apply(portion)
         except GapError as gap:
@@ -312,7 +314,6 @@ class Feed:
 
     async def _apply(self, changes: list[Change]) -> None:
         check_contiguous(changes, self.position)
-        self._lag.note_stored(changes[-1].version, self.version, time.monotonic())
         read = await reread(self._namespace, changes)
         # A recovery changes two tables, one depending on the other, so it works everything out in the last step.
         groups = None if self.recovery else await in_steps(self.table.work_out(read.groups))
@@ -471,7 +472,7 @@ class Feed:
 
 
 def _is_large(changes: list[Change]) -> bool:
-    return len(changes) >= MAX_COALESCED_CHANGES or _topics_in(changes) >= MAX_COALESCED_TOPICS
+    return len(changes) >= MAX_BURST_CHANGES or _topics_in(changes) >= TOPICS_PER_PORTION
 
 
 def _topics_in(changes: Iterable[Change]) -> int:

@@ -23,7 +23,7 @@ from routebook.store.namespace import (
     unpack_seats,
 )
 from routebook.store.sessions import NO_SESSION, SessionMark
-from routebook.store.staging import NOT_STAGED, RunSteps, run_at_once, stage_changes
+from routebook.store.staging import NOT_STAGED, RunSteps, stage_changes
 
 STAGE_FROM_TOPICS: Final = 6000
 """A difference of this many topics is staged in parts and put in place in one step, to block the store only shortly."""
@@ -111,10 +111,10 @@ async def register_broker(
     digest: str,
     base: tuple[str, int],
     replaces_known: bool,
+    run_steps: RunSteps,
     epoch: int | None = None,
     session: SessionMark = NO_SESSION,
     limits: TableLimits = TableLimits(),
-    run_steps: RunSteps = run_at_once,
 ) -> SeatReply:
     """`base` is the history, and the revision of the group, that the difference was compared with, and `epoch` that of
     the connections on which the table was verified. STALE: one of them has changed.

@@ -5,9 +5,9 @@ reader ever sees half of a change.
 """
 
 import secrets
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence, Set
+from collections.abc import Generator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, Protocol, TypeVar
 
 from routebook.model.broker import QueueData, parts_of
 from routebook.store.namespace import (
@@ -49,16 +49,13 @@ class StagedTable(NamedTuple):
 
 NOT_STAGED: Final = StagedTable("")
 
-RunSteps = Callable[[Generator[None, None, Any]], Awaitable[Any]]
-"""Runs a long computation, in steps that let other work pass, and returns its result."""
+_Result = TypeVar("_Result")
 
 
-async def run_at_once(steps: Generator[None, None, Any]) -> Any:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
+class RunSteps(Protocol):
+    """Runs a long computation, in steps that let other work pass, and returns its result."""
+
+    async def __call__(self, steps: Generator[None, None, _Result], /) -> _Result: ...
 
 
 async def stage_changes(
