@@ -66,10 +66,6 @@ ALL_ROUTERS: Final[tuple[APIRouter, ...]] = (
 )
 
 
-CLOSED_TRANSPORT: Final = "the handler is closed"
-"""Part of uvloop's error for a write to a closed connection."""
-
-
 class HttpApp:
     """The ASGI application with its stop signal."""
 
@@ -100,12 +96,7 @@ class HttpApp:
         async def send_and_note_start(message: Message) -> None:
             nonlocal is_started
             is_started = True
-            try:
-                await send(message)
-            except RuntimeError as error:
-                # uvicorn closes a connection whose next request is malformed, and does not tell the one in progress.
-                if CLOSED_TRANSPORT not in str(error):
-                    raise
+            await send(message)
 
         try:
             await self._app(scope, receive, send_and_note_start)

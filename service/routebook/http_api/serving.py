@@ -98,7 +98,7 @@ class DeadlineProtocol(HttpToolsProtocol):
     _closes_after_response = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(_PairedWrites(transport))
         if names := certificate_names(transport.get_extra_info("peercert")):
             self.app_state = {**self.app_state, CERTIFICATE_NAMES: names}
         if self.connection_info is not None and self.connection_info.balancer is not None:
@@ -266,6 +266,60 @@ class DeadlineProtocol(HttpToolsProtocol):
         if self._may_write:
             self.transport.write(_closing_response(kind, detail))
         self.transport.close()
+
+
+class _PairedWrites(asyncio.Transport):
+    """Sends two writes with one system call, if the second follows before the event loop turns.
+
+    uvicorn writes the head of a response and its body one by one. A worker that was killed in between would leave half
+    a response, which a balancer cannot take back to ask another worker.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__()
+        self._transport = transport
+        self._loop = asyncio.get_running_loop()
+        self._first = b""
+        self._flush: asyncio.Handle | None = None
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._flush is None:
+            self._first = bytes(data)
+            self._flush = self._loop.call_soon(self._send_first)
+        else:
+            self._send_first(data)
+
+    def _send_first(self, second: bytes | bytearray | memoryview = b"") -> None:
+        if self._flush is None:
+            return
+        self._flush.cancel()
+        self._flush = None
+        first, self._first = self._first, b""
+        # uvicorn closes a connection whose next request is malformed, and does not tell the one in progress.
+        if not self._transport.is_closing():
+            self._transport.write(first + second)
+
+    def close(self) -> None:
+        self._send_first()
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def get_write_buffer_size(self) -> int:
+        return len(self._first) + self._transport.get_write_buffer_size()
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._transport.get_extra_info(name, default)
 
 
 class _HeadTooLargeError(Exception):
