@@ -4,18 +4,23 @@ Lines go to standard error; standard output belongs to the answers of commands. 
 can cause the same line a thousand times a second, so each kind of line has a limit per period, and the number of
 suppressed lines is logged. A kind is one log statement at one level, whatever its values. Administrative actions are
 always logged. Lines that peers cause (`PeerLog`) have a lower limit, and their values are truncated.
+
+A thread writes the lines (`LineWriter`), because whatever reads them may be slow, and the event loop must not wait.
 """
 
 import json
 import logging
+import os
 import re
+import select
 import sys
+import threading
 import time
 import traceback
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from functools import partial
-from typing import Final, TextIO
+from typing import Final, Protocol, TextIO
 from urllib.parse import unquote
 
 from routebook.errors import RoutebookError
@@ -46,8 +51,12 @@ def _count_suppressed() -> None:
     _Suppressed.lines += 1
 
 
-class LimitedHandler(logging.StreamHandler[TextIO]):
-    def __init__(self, stream: TextIO) -> None:
+class _Lines(Protocol):
+    def write(self, text: str, /) -> object: ...
+
+
+class LimitedHandler(logging.StreamHandler[_Lines]):
+    def __init__(self, stream: _Lines) -> None:
         super().__init__(stream)
         self._period_began = float("-inf")
         self._written: Counter[_Kind] = Counter()
@@ -86,6 +95,90 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
         for (name, level, message), lines in missing.items():
             text = "%d lines like this one of %s were suppressed in the last seconds: %s"
             self.handle(logging.LogRecord(_OWN, level, __file__, 0, text, (lines, name, message), None))
+
+
+MAX_WAITING_BYTES: Final = 4 * 1024 * 1024
+LAST_LINES_S: Final = 1.0
+"""At the end of the process, how long it waits until the last lines are written."""
+
+
+class LineWriter:
+    """Writes to a file descriptor in a thread. `write` never waits; what exceeds `MAX_WAITING_BYTES` is suppressed."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._suppressed = 0
+        self._changed = threading.Condition()
+        self._is_closed = False
+        # A daemon, so that lines that are never read do not prevent the end of the process.
+        self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
+        self._thread.start()
+
+    def write(self, text: str) -> None:
+        line = text.encode(errors="backslashreplace")
+        with self._changed:
+            if self._waiting_bytes + len(line) > MAX_WAITING_BYTES:
+                self._suppressed += 1
+                _count_suppressed()
+                return
+            self._waiting.append(line)
+            self._waiting_bytes += len(line)
+            self._changed.notify()
+
+    def take_suppressed(self) -> int:
+        """The lines suppressed since the last call; 0 until there is room for a line that says so."""
+        with self._changed:
+            if self._waiting:
+                return 0
+            suppressed, self._suppressed = self._suppressed, 0
+            return suppressed
+
+    def close(self) -> None:
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+        self._thread.join(LAST_LINES_S)
+
+    def _run(self) -> None:
+        # One by one: other workers write to the same pipe, and only short writes are not mixed with theirs. Directly to
+        # the descriptor: a buffer's lock must not be held while the interpreter ends.
+        while line := self._next_line():
+            rest = memoryview(line)
+            while rest:
+                try:
+                    rest = rest[os.write(self._descriptor, rest) :]
+                except BlockingIOError:
+                    select.select((), (self._descriptor,), ())
+                except OSError:
+                    break  # There is no other place to report it.
+
+    def _next_line(self) -> bytes:
+        """Empty when the writer is closed and everything is written."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._is_closed)
+            if not self._waiting:
+                return b""
+            line = self._waiting.popleft()
+            self._waiting_bytes -= len(line)
+            return line
+
+
+class BackgroundHandler(LimitedHandler):
+    def __init__(self, descriptor: int) -> None:
+        self._writer = LineWriter(descriptor)
+        super().__init__(self._writer)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if suppressed := self._writer.take_suppressed():
+            text = "%d lines were suppressed, because the lines before them could not be written in time."
+            self.handle(logging.LogRecord(_OWN, logging.WARNING, __file__, 0, text, (suppressed,), None))
+        super().emit(record)
+
+    def close(self) -> None:
+        super().close()
+        self._writer.close()
 
 
 _OURS = "routebook"
@@ -164,7 +257,7 @@ def start_logs(live: LiveSettings, stream: TextIO | None = None, *, worker: int 
     """Sets up logging for the whole process. The level follows the setting; `worker` labels the lines of a worker."""
     settings = live.current
     form = JsonFormat if settings.log_format == "json" else TextFormat
-    handler = LimitedHandler(stream or sys.stderr)
+    handler = LimitedHandler(stream) if stream else BackgroundHandler(sys.stderr.fileno())
     handler.setFormatter(form(secrets_of(settings)))
     if worker is not None:
         handler.addFilter(partial(_mark_with_worker, worker))
