@@ -108,8 +108,8 @@ class Checker:
         self._split_until = 0.0
         self._known_since: dict[str, float] = {}
         """Topic → since when the store has had it, and has lost nothing."""
-        self._shown_at_loss: dict[str, tuple[float, set[str]]] = {}
-        """Start of a worker → when the store last lost writes, and the topics that the worker showed then."""
+        self._shown_at_loss: dict[str, dict[str, float]] = {}
+        """Start of a worker → topics that it showed when the store lost writes → when the store lost them."""
         self._disturbed_until: dict[tuple[str, str], float] = {}
         """Host of a broker, worker → how long a cut between the two may still decide about the broker."""
         self._last_resume = -100.0
@@ -170,8 +170,14 @@ class Checker:
         for worker in self._world.workers.values():
             if worker.process.is_alive and worker.replica.complete:
                 groups = self._world.configs.keys() - self._removed_unseen(worker)
-                shown = {topic for group in groups for topic in worker.replica.view.queues_of(group)}
-                self._shown_at_loss[worker.name] = now, shown
+                before = self._shown_at_loss.get(worker.name, {})
+                replica = worker.replica
+                # One that is carried over since an earlier loss does not get another window.
+                self._shown_at_loss[worker.name] = {
+                    topic: now if topic in replica.table.queues_of(group) else before.get(topic, now)
+                    for group in groups
+                    for topic in replica.view.queues_of(group)
+                }
         for broker in self._world.brokers.values():
             broker.acks_were_lost(has_kept, self._world.store)
             if broker.acked_at is None:
@@ -293,9 +299,9 @@ class Checker:
         for worker in self._world.workers.values():
             group = worker.replica.view.groups.get(broker_name)
             if group is None or not any(map(self._healthy, group.addresses.values())):
-                lost_at, shown = self._shown_at_loss.get(worker.name, (0.0, set[str]()))
-                kept = {topic for topic in shown if _group_of(topic) != broker_name}
-                self._shown_at_loss[worker.name] = lost_at, kept
+                shown = self._shown_at_loss.get(worker.name, {})
+                kept = {topic: at for topic, at in shown.items() if _group_of(topic) != broker_name}
+                self._shown_at_loss[worker.name] = kept
 
     def _healthy(self, address: str) -> Broker | None:
         brokers = self._world.brokers.values()
@@ -404,8 +410,8 @@ class Checker:
         now = self._world.loop.now
         if not broker.is_healthy or broker.broker_id != 0 or topic in self._deleted_topics:
             return False
-        lost_at, shown = self._shown_at_loss.get(worker.name, (0.0, set[str]()))
-        is_carried_over = topic in shown and self._removals.get(broker.address, NEVER).at < lost_at
+        lost_at = self._shown_at_loss.get(worker.name, {}).get(topic, -inf)
+        is_carried_over = self._removals.get(broker.address, NEVER).at < lost_at
         if is_carried_over and now - lost_at < 0.9 * RECOVERY_WINDOW_S and now >= self._split_until:
             return True
         known_since = self._known_since.get(topic)
