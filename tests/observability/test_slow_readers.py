@@ -97,5 +97,13 @@ async def test_a_worker_whose_lines_nobody_reads_answers_and_stops(store_url: st
     os.close(unread)
 
 
+async def test_a_worker_without_standard_error_serves(store_url: str, tmp_path: Path) -> None:
+    program = ("sh", "-c", 'exec "$0" "$@" 2>&-', sys.executable, "-m", "routebook")
+    with Running("serve", "--redis-url", store_url, folder=tmp_path, program=program) as service:
+        service.register("broker-a", "orders")
+        assert service.get("/v1/routes/orders").status_code == 200
+        assert service.stop(within=20) == 0
+
+
 def waiting_bytes(descriptor: int) -> int:
     return int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), sys.byteorder)

@@ -257,7 +257,7 @@ def start_logs(live: LiveSettings, stream: TextIO | None = None, *, worker: int 
     """Sets up logging for the whole process. The level follows the setting; `worker` labels the lines of a worker."""
     settings = live.current
     form = JsonFormat if settings.log_format == "json" else TextFormat
-    handler = LimitedHandler(stream) if stream else BackgroundHandler(sys.stderr.fileno())
+    handler = LimitedHandler(stream) if stream else BackgroundHandler(_standard_error())
     handler.setFormatter(form(secrets_of(settings)))
     if worker is not None:
         handler.addFilter(partial(_mark_with_worker, worker))
@@ -268,6 +268,11 @@ def start_logs(live: LiveSettings, stream: TextIO | None = None, *, worker: int 
     logging.captureWarnings(True)
     _set_level(settings)
     live.subscribe(_set_level)
+
+
+def _standard_error() -> int:
+    """Python has no `sys.stderr` where the process was started without one; its number may belong to a socket then."""
+    return sys.stderr.fileno() if sys.stderr else os.open(os.devnull, os.O_WRONLY)
 
 
 def secrets_of(settings: Settings) -> list[str]:
