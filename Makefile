@@ -56,7 +56,7 @@ format: $(DEV) ## Format the code
 bench: $(BENCH) ## Run the benchmarks, each printing its question, machine and result
 	@for file in benchmarks/*.py; do $(BIN)/python -m benchmarks.$$(basename $$file .py) || exit 1; done
 
-fuzz: $(FUZZ) ## Fuzz both ports of a real service, 75 s for each of three parts (ARGS="--seconds 600" for longer)
+fuzz: $(FUZZ) ## Fuzz both ports of a real service, 75 s for each of three parts, side by side (ARGS="--seconds 600" for longer)
 	@$(BIN)/python -m tests.fuzzing $(ARGS)
 
 chaos: $(DEV) ## Inject all faults of docs/reliability.md and write its figures (ARGS="--row 12 --seed 7" for one of them)

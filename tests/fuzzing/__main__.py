@@ -1,10 +1,14 @@
 """The command line of the fuzzers; see the package."""
 
 import argparse
+import os
 import random
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 from tests.fuzzing.api import fuzz_api
@@ -26,17 +30,24 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=75, help="for each part")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args()
-    print(f"seed {options.seed}")
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    print(f"seed {options.seed}", flush=True)
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as processes:
+        fuzz = partial(run_part, seed=options.seed, seconds=options.seconds)
+        parts = {processes.submit(fuzz, part): part for part in options.parts or PARTS}
+        for done in as_completed(parts):
+            print(f"{parts[done]}: {done.exception() or done.result()}", flush=True)
+    return 1 if any(done.exception() for done in parts) else 0
+
+
+def run_part(part: str, *, seed: int, seconds: float) -> str:
+    """On a service of its own. Returns what it did."""
     with tempfile.TemporaryDirectory() as folder, Running("up", folder=Path(folder)) as service:
-        for part in options.parts or PARTS:
-            service.register("broker-fuzz", TOPIC)
-            try:
-                print(f"{part}: {PARTS[part](service, random.Random(options.seed), options.seconds)}", flush=True)
-                check(service)
-            except AssertionError as found:
-                print(f"{part}: {found}", file=sys.stderr)
-                return 1
-    return 0
+        service.register("broker-fuzz", TOPIC)
+        result = PARTS[part](service, random.Random(seed), seconds)
+        check(service)
+        return result
 
 
 def check(service: Running) -> None:
