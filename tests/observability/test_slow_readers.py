@@ -1,4 +1,4 @@
-"""Log lines that nobody reads stop nothing: neither the event loop nor the end of the process."""
+"""Log lines that are never read stop neither the event loop nor the end of the process."""
 
 import fcntl
 import logging

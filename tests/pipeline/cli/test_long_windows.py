@@ -14,7 +14,7 @@ from tests.pipeline.source.streams import Stream
 
 LONG_DAYS: Final = 400
 AWAY_DAYS: Final = 10
-"""Each time so many days have passed, the broker is away for an hour."""
+"""On every tenth day except the first, the broker is away for an hour."""
 
 
 def many_days(midnight_ms: int) -> list[Entry]:
