@@ -1,7 +1,9 @@
 """Builds the Spark session; nothing else does. Every setting can be overridden with `--conf key=value`."""
 
 import os
+import subprocess
 import sys
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -164,7 +166,21 @@ def _start_java(chosen: Mapping[str, str], output_fd: int | None) -> JavaGateway
     process in any case, because its standard input ends.
     """
     outputs = {} if output_fd is None else {"stdout": output_fd, "stderr": output_fd, "start_new_session": True}
-    return launch_gateway(SparkConf().setAll(list(chosen.items())), outputs)  # type: ignore[no-untyped-call]
+    try:
+        return launch_gateway(SparkConf().setAll(list(chosen.items())), outputs)  # type: ignore[no-untyped-call]
+    except BaseException as stopped:
+        _kill_java(stopped)
+        raise
+
+
+def _kill_java(stopped: BaseException) -> None:
+    """Spark removes the folder in which Java is about to leave its port. Java then waits for connections for ever, even
+    when its standard input has ended. Only a variable of Spark's function knows the process.
+    """
+    for frame, _ in traceback.walk_tb(stopped.__traceback__):
+        process = frame.f_locals.get("proc")
+        if isinstance(process, subprocess.Popen):
+            process.kill()
 
 
 def _cores(master: str) -> int:

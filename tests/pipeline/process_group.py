@@ -36,6 +36,10 @@ class ProcessGroup:
         self.kill()
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def output(self) -> str:
         return self._log.read_text()
 

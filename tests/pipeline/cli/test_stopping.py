@@ -2,8 +2,10 @@
 
 import asyncio
 import signal
+from contextlib import suppress
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from routebook_pipeline.answers.daily import STORED_ANSWERS
@@ -112,3 +114,27 @@ def test_the_stored_answers_of_the_open_day_are_refreshed(
         assert ingest.end() == 0, ingest.output
     assert "stored answers refreshed" in ingest.output
     assert [file.day for file in SEATS.table(lake).pin().files].count(today) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_while_java_starts_leaves_no_java(
+    stream: Stream, environment: dict[str, str], tmp_path: Path, number: signal.Signals
+) -> None:
+    stream.append(changes(1, 1))
+    with BackgroundCommand(environment, tmp_path / "says.txt", "ingest", "--once", *LIGHT) as ingest:
+        ingest.wait_until(lambda: java_of(ingest.pid))
+        started = java_of(ingest.pid)
+        ingest.send_signal(number)
+        assert ingest.end() in (128 + number, -number), ingest.output
+        _, left = psutil.wait_procs(started, timeout=20)
+    assert not left
+
+
+def java_of(pid: int) -> list[psutil.Process]:
+    """Spark's JVM, which is this process's child; the one that builds its command line is not."""
+    found = []
+    for child in psutil.Process(pid).children(recursive=True):
+        with suppress(psutil.Error):
+            if "org.apache.spark.deploy.SparkSubmit" in child.cmdline():
+                found.append(child)
+    return found
