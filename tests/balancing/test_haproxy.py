@@ -28,7 +28,7 @@ from tests.faults.broker_process import register_all
 from tests.support.figures import Figures
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("balancing")]
 
 TOPIC = "orders"
 CLIENTS_OF_A_KIND = 15
