@@ -1,7 +1,6 @@
 """The command line of the fuzzers; see the package."""
 
 import argparse
-import os
 import random
 import sys
 import tempfile
@@ -32,7 +31,8 @@ def main() -> int:
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     print(f"seed {options.seed}", flush=True)
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
+    # On two cores as well: most of the time a fuzzer waits for an answer.
+    with ThreadPoolExecutor(len(PARTS)) as threads:
         fuzz = partial(run_part, seed=options.seed, seconds=options.seconds)
         parts = {threads.submit(fuzz, part): part for part in options.parts or PARTS}
         for done in as_completed(parts):
