@@ -14,8 +14,8 @@ from tests.runtime.running import Running
 TOOLS = ROOT / ".venv" / "fuzz-tools"
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 STREAMS = {"/v1/watch"}
-OF_LIMITS = ("408", "413", "414", "429", "431")
-"""Limits of the port (docs/limits.md) are checked before it is known which operation a request is for."""
+OF_THE_PORT = ("408", "413", "414", "421", "429", "431")
+"""Limits of the port (docs/limits.md) and the `Host` are checked before it is known which operation a request is for."""
 LEFT_OUT = {"follow", "min_version"}
 """Responses with `follow` never end, and a version that does not exist yet is a documented 504."""
 
@@ -29,8 +29,8 @@ def fuzz_api(service: Running, source: random.Random, seconds: float) -> str:
         for operation in item.values():
             parameters = operation.get("parameters", [])
             operation["parameters"] = [one for one in parameters if one["name"] not in LEFT_OUT]
-            for status in OF_LIMITS:
-                operation["responses"].setdefault(status, {"description": "A limit of the whole port."})
+            for status in OF_THE_PORT:
+                operation["responses"].setdefault(status, {"description": "An answer of the whole port."})
     with tempfile.TemporaryDirectory() as folder:
         schema = Path(folder) / "openapi.json"
         schema.write_text(json.dumps(description))
