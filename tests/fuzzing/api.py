@@ -15,7 +15,7 @@ TOOLS = ROOT / ".venv" / "fuzz-tools"
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 STREAMS = {"/v1/watch"}
 OF_THE_PORT = ("408", "413", "414", "421", "429", "431")
-"""Limits of the port (docs/limits.md) and the `Host` are checked before it is known which operation a request is for."""
+"""Limits of the port (docs/limits.md) and the `Host` are checked before it is known which operation is asked for."""
 LEFT_OUT = {"follow", "min_version"}
 """Responses with `follow` never end, and a version that does not exist yet is a documented 504."""
 
