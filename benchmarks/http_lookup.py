@@ -5,19 +5,19 @@ alike. Then the same over one keep-alive connection each, which includes the ser
 
     .venv/bin/python -m benchmarks.http_lookup [--seconds 10]
 
-Result, 2026-11-18, two shared cores, Python 3.11.7, uvloop:
+Result, 2026-11-20, two shared cores, Python 3.11.7, uvloop:
 
     a route of 8 brokers, 1727 bytes
     called without a server
       bare            0.7 us     1.0 x bare
-      lookup          4.2 us     6.0 x bare
-      fastapi       374.2 us   528.2 x bare
+      lookup          6.4 us     8.7 x bare
+      fastapi       142.0 us   194.3 x bare
     over a keep-alive connection (client and server in one process)
-      bare           47.8 us     1.0 x bare
-      lookup         57.3 us     1.2 x bare
-      fastapi       412.7 us     8.6 x bare
+      bare           39.8 us     1.0 x bare
+      lookup         51.1 us     1.3 x bare
+      fastapi       246.3 us     6.2 x bare
 
-So behind a socket `LookupEndpoint` costs a fifth more than an empty answer, and FastAPI seven times that.
+So behind a socket `LookupEndpoint` costs a quarter more than an empty answer, and FastAPI five times that.
 """
 
 import argparse

@@ -174,8 +174,8 @@ def _start_java(chosen: Mapping[str, str], output_fd: int | None) -> JavaGateway
 
 
 def _kill_java(stopped: BaseException) -> None:
-    """Spark removes the folder in which Java is about to leave its port. Java then waits for connections for ever, even
-    when its standard input has ended. Only a variable of Spark's function knows the process.
+    """Spark removes the folder to which Java is about to write its port. Java then waits for connections without end,
+    even when its standard input has ended. Only a variable of Spark's function has the process.
     """
     for frame, _ in traceback.walk_tb(stopped.__traceback__):
         process = frame.f_locals.get("proc")

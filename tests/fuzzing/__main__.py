@@ -35,9 +35,14 @@ def main() -> int:
     with ThreadPoolExecutor(len(PARTS)) as threads:
         fuzz = partial(run_part, seed=options.seed, seconds=options.seconds)
         parts = {threads.submit(fuzz, part): part for part in options.parts or PARTS}
+        failed = False
         for done in as_completed(parts):
-            print(f"{parts[done]}: {done.exception() or done.result()}", flush=True)
-    return 1 if any(done.exception() for done in parts) else 0
+            try:
+                print(f"{parts[done]}: {done.result()}", flush=True)
+            except AssertionError as found:
+                print(f"{parts[done]}: {found}", file=sys.stderr)
+                failed = True
+    return 1 if failed else 0
 
 
 def run_part(part: str, *, seed: int, seconds: float) -> str:

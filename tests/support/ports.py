@@ -10,6 +10,7 @@ from typing import Final
 BELOW_OUTGOING: Final = range(20_000, 32_000)
 """The kernel gives outgoing connections ports above these."""
 PROCESSES: Final = 4
+"""The most that a parallel run has; see the Makefile."""
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:

@@ -35,7 +35,7 @@ def many_days(midnight_ms: int) -> list[Entry]:
 
 
 @pytest.mark.slow
-def test_a_report_of_400_days_has_all_its_charts(
+def test_a_report_of_400_days_is_written(
     stream: Stream, environment: dict[str, str], midnight_ms: int, tmp_path: Path
 ) -> None:
     stream.append(many_days(midnight_ms))
